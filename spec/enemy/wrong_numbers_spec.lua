@@ -142,7 +142,21 @@ describe("words of trace, calibrate and sample", function()
   it("a card, a trace or a tolerance that cannot be", function()
     write("tr/rank0.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"dur":2,'
       .. '"args":{"stream":7,"device":0}}]}')
-    refused("trace tr device_time --card missing", "trace: --card: cannot read 'missing': no such file")
+    for name, text in pairs { ["bad.yaml"] = "a: [1\n b: }\n", ["words.yaml"] = "batch_size: many\n",
+      ["other.yaml"] = "title: mine\n", ["list.yaml"] = "5\n" } do write(name, text) end
+    for file, sentence in pairs {
+      missing = "cannot read 'missing': no such file or directory", tr = "cannot read 'tr': is a directory",
+      ["bad.yaml"] = "bad.yaml: line 2: column 3: did not find expected ',' or ']' while parsing a flow sequence that "
+        .. "began on line 1",
+      ["words.yaml"] = "words.yaml: line 1: field 'batch_size' must be a positive number, got 'many'",
+      ["list.yaml"] = "list.yaml: a workload card must be a table of fields",
+      ["other.yaml"] = "other.yaml: has no field of a workload card, such as batch_size, seq_len or num_params",
+      ["tr/rank0.json"] = "tr/rank0.json: has no field of a workload card, such as batch_size, seq_len or num_params",
+      ["/dev/zero"] = "'/dev/zero' is larger than the limit of 16777216 bytes for its kind",
+    } do
+      refused("trace tr device_time --card " .. file, "trace: --card: " .. sentence)
+      refused("trace tr --read-plan --card " .. file, "trace: --card: " .. sentence)
+    end
     refused("trace --all tr missing", "trace: cannot read 'missing': no such file, folder or metric")
     refused("trace tr device_time --tolerance-us -1", "trace: option '--tolerance-us' must be at least 0, got '-1'", 2)
     folders.remove(refusal.folder .. "/tr")

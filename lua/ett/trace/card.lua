@@ -119,4 +119,13 @@ function card.read(path, options)
   return values
 end
 
+--- Raises if a named file is no card: it cannot be read, has no known field, or a field has a wrong value.
+function card.check(file)
+  local values, any = card.read("", { card = file }), false
+  for _, field in ipairs(schema.keys(names)) do any = values[field] ~= nil or any end
+  if not any then
+    error_module.raise("format", "%s: has no field of a workload card, such as batch_size, seq_len or num_params", file)
+  end
+end
+
 return card

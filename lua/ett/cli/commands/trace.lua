@@ -360,6 +360,7 @@ local function run(opts, positional)
   end
   if not opts.against then refuse(opts, { "samples" }, "trace: --%s needs --against") end
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
+  if opts.card then error_module.wrap("trace: --card", require("ett.trace.card").check, opts.card) end
   if opts.against or opts.read_plan or opts.what_if then
     if #paths > 1 then error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d",
       #paths) end
@@ -371,9 +372,6 @@ local function run(opts, positional)
     if not metrics.exists(name) then
       error_module.raise("missing", "trace: cannot read '%s': no such file, folder or metric", name)
     end
-  end
-  if opts.card and not require("lfs").attributes(opts.card) then
-    error_module.raise("missing", "trace: --card: cannot read '%s': no such file", opts.card)
   end
   if opts.all then names = metrics.names() elseif not asked then names = overview end
   opts.overview = not opts.all and not asked
