@@ -71,8 +71,9 @@ end
 local function add(parts, operation, pass, times, share, repeated, split)
   local seconds, more = operation[pass] and operation[pass].seconds * times * share, split and operation.split
   local hidden = math.max(0, (operation.beside_seconds or 0) - (more and more.seconds or 0))
-  if seconds and more then
-    seconds = seconds + (more.seconds - (operation.split_weight and operation.split_weight.seconds or 0)) * times
+  if seconds and split then
+    local later = operation.split_weight -- in another unit
+    seconds = seconds + ((more and more.seconds or 0) - (later and later.seconds or 0)) * times
   end
   if not seconds or seconds <= 0 and hidden <= 0 then return end
   parts.seconds = parts.seconds + seconds
