@@ -35,6 +35,9 @@ function op.activation_bytes(s, dtype)
   return (s.tokens + 0.0) * s.hidden * width(dtype) + 4.0 * s.tokens * s.experts
 end
 
+--- A recomputed router stores its input.
+function op.recomputed_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) end
+
 --- The gradient of the input.
 function op.working_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) end
 

@@ -30,7 +30,7 @@ end
 local function layer(h)
   local attention = blocks.join(h.norm, blocks.attention_region(h), blocks.leave, blocks.residual(h))
   local routed = blocks.moe_feed(setmetatable({ top_k = real_top_k(h) }, { __index = h }))
-  routed[1] = { op = "moe_router", with = { experts = h.experts + h.zero_experts } }
+  routed[1] = merged(routed[1], { with = { experts = h.experts + h.zero_experts } })
   for i = 2, #routed do routed[i] = blocks.with({ routed[i] }, { top_k = real_top_k(h) })[1] end
   local first = blocks.join(blocks.dense_feed(h), blocks.residual(h))
   local second = blocks.join(attention, h.norm, blocks.dense_feed(h), blocks.residual(h), blocks.residual(h))

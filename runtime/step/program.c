@@ -108,6 +108,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                          (long long)kind->count);
     if (check_amount("input_bytes", kind->input_bytes, err) != 0 ||
         check_amount("half_bytes", kind->half_bytes, err) != 0 ||
+        check_amount("remade_bytes", kind->remade_bytes, err) != 0 ||
         check_amount("shared_bytes", kind->shared_bytes, err) != 0 ||
         check_amount("boundary", kind->boundary, err) != 0)
       return -1;
@@ -170,7 +171,8 @@ static double least(double a, double b) {
  * forward runs that ETT_RECOMPUTE_HALF repeats. Of all roles: how much longer the
  * operators of a slow device take in each pass. */
 typedef struct role_seconds {
-  double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES], half[ETT_ROLES];
+  double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES];
+  double half[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
   double longer_forward, longer_backward, longer_weight;
 } role_seconds;
 
@@ -243,9 +245,13 @@ static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
   keep_most(&s->layer_bytes[ETT_RECOMPUTE_FULL], all - full);
   keep_most(&s->layer_bytes[ETT_RECOMPUTE_HALF],
             all - (kind->half_bytes > 0 ? kind->half_bytes : full));
-  for (int r = ETT_RECOMPUTE_FULL; r < ETT_RECOMPUTES; r++)
-    for (int w = 0; w < 2; w++)
+  if (is_repeated(kind))
+    s->remade_bytes = kind->remade_bytes;
+  for (int w = 0; w < 2; w++) {
+    s->working_bytes[ETT_RECOMPUTE_SELECTIVE][w] += s->remade_bytes;
+    for (int r = ETT_RECOMPUTE_FULL; r < ETT_RECOMPUTES; r++)
       s->working_bytes[r][w] += s->layer_bytes[r];
+  }
 }
 
 static ett_variation variation_of(const ett_program *p, size_t operation) {
@@ -293,13 +299,18 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->recompute[ETT_RECOMPUTE_HALF] += half;
   if (!o->never_again)
     s->recompute[ETT_RECOMPUTE_FULL] += forward;
-  if (o->selective && !o->never_again)
+  int selected = o->selective && !o->never_again;
+  if (selected) {
     s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
+    of->selected[o->role] += forward;
+  }
   /* A collective has one pass. */
   double ahead = forward > 0 ? o->beside_seconds : 0, behind = o->beside_seconds - ahead;
   for (int l = 0; l < p->lanes; l++) {
     s->forward_lane[l] += o->lanes[l] * (forward + n * ahead);
-    s->repeated[1].lane[l] += o->lanes[l] * (half + again * ahead);
+    s->repeated[ETT_RECOMPUTE_SELECTIVE].lane[l] +=
+        selected ? o->lanes[l] * (forward + n * ahead) : 0;
+    s->repeated[ETT_RECOMPUTE_HALF].lane[l] += o->lanes[l] * (half + again * ahead);
     s->backward_lane[l] += o->lanes[l] * (backward + n * behind);
   }
   s->weight += o->weight_share * backward + n * weight;
@@ -327,13 +338,15 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
 static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
   double *bytes = s->activation_bytes;
   if (is_repeated(kind)) {
-    memcpy(s->repeated[0].lane, s->forward_lane, sizeof s->forward_lane);
-    s->repeated[0].hidden = s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+    struct ett_repeated *full = &s->repeated[ETT_RECOMPUTE_FULL];
+    memcpy(full->lane, s->forward_lane, sizeof s->forward_lane);
+    full->hidden = s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
     bytes[ETT_RECOMPUTE_FULL] = kind->input_bytes;
   } else {
     s->recompute[ETT_RECOMPUTE_FULL] = s->recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
     bytes[ETT_RECOMPUTE_FULL] = bytes[ETT_RECOMPUTE_SELECTIVE] =
         bytes[ETT_RECOMPUTE_NONE];
+    memset(&s->repeated[ETT_RECOMPUTE_SELECTIVE], 0, sizeof *s->repeated);
   }
   bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
   if (is_repeated(kind) && kind->half_bytes > 0)
@@ -350,7 +363,9 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   for (int r = 1; r < ETT_RECOMPUTES; r++)
     memcpy(s.working_bytes[r], s.working_bytes[0], sizeof s.working_bytes[0]);
   hide(&s, &of, p->exchange_communication_share);
-  s.repeated[1].hidden = hidden_by_shared(of.half, p->exchange_communication_share);
+  double share = p->exchange_communication_share;
+  s.repeated[ETT_RECOMPUTE_SELECTIVE].hidden = hidden_by_shared(of.selected, share);
+  s.repeated[ETT_RECOMPUTE_HALF].hidden = hidden_by_shared(of.half, share);
   fill_recomputed(&s, &p->kinds[k]);
   fill_layer_bytes(&s, &p->kinds[k]);
   s.layer_trained = s.dense_parameters + s.expert_parameters;
@@ -411,7 +426,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->weight += n * of->weight;
   to->split += n * of->split;
   to->split_exchange += n * of->split_exchange;
-  for (int r = 0; r < ETT_RECOMPUTES - ETT_RECOMPUTE_FULL; r++) {
+  for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->repeated[r].hidden += n * of->repeated[r].hidden;
     for (int l = 0; l < lanes; l++)
       to->repeated[r].lane[l] += n * of->repeated[r].lane[l];
@@ -454,6 +469,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     }
   }
   keep_most(&to->shared_bytes, of->shared_bytes);
+  keep_most(&to->remade_bytes, of->remade_bytes);
   keep_most(&to->layer_parameters, of->layer_parameters);
   keep_most(&to->layer_trained, of->layer_trained);
   for (int r = 0; r < ETT_RECOMPUTES; r++)

@@ -15,7 +15,7 @@
 /* The part of the forward pass that the backward pass recomputes. */
 typedef enum ett_recompute {
   ETT_RECOMPUTE_NONE,
-  ETT_RECOMPUTE_SELECTIVE, /* operations marked `selective`: the core of attention */
+  ETT_RECOMPUTE_SELECTIVE, /* operations marked `selective` */
   ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
   ETT_RECOMPUTE_HALF,      /* every second layer, or the runs of half_uses */
   ETT_RECOMPUTES
@@ -107,6 +107,7 @@ typedef struct ett_layer_kind {
   double boundary;     /* output of a slice that ends with this layer, as a multiple of
                           boundary_bytes; 0: as before the layer */
   double half_bytes;   /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
+  double remade_bytes; /* made again at once under ETT_RECOMPUTE_SELECTIVE */
   double shared_bytes; /* held once by a slice with layers of this kind */
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
 } ett_layer_kind;
@@ -124,11 +125,11 @@ typedef struct ett_layer_sums {
   double split, split_exchange;
   double forward_lane[ETT_LANES],
       backward_lane[ETT_LANES]; /* seconds in which a lane is occupied */
-  /* The repeated forward pass under ETT_RECOMPUTE_FULL and ETT_RECOMPUTE_HALF: seconds on
-   * the lanes; seconds of all-to-alls hidden by shared experts. */
+  /* The repeated forward pass: seconds on the lanes; seconds of all-to-alls hidden by
+   * shared experts. */
   struct ett_repeated {
     double lane[ETT_LANES], hidden;
-  } repeated[ETT_RECOMPUTES - ETT_RECOMPUTE_FULL];
+  } repeated[ETT_RECOMPUTES];
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
@@ -142,6 +143,7 @@ typedef struct ett_layer_sums {
   /* By ett_recompute: all activations of the largest single layer; beyond what it holds
    * if it is recomputed. */
   double layer_bytes[ETT_RECOMPUTES];
+  double remade_bytes; /* of the layer kind with the most */
   /* By ett_recompute: held by the two layers that hold most. */
   double largest_bytes[ETT_RECOMPUTES][2];
   /* By ett_recompute, with and without the bytes of weight gradients: peak of a backward

@@ -252,9 +252,7 @@ static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, 
 
 /* Seconds of all-to-alls that hide behind shared experts in the repeated forward pass. */
 static double hidden_again(const ett_layer_sums *s, ett_recompute recompute) {
-  return recompute >= ETT_RECOMPUTE_FULL
-             ? s->repeated[recompute - ETT_RECOMPUTE_FULL].hidden
-             : 0;
+  return s->repeated[recompute].hidden;
 }
 
 double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
@@ -265,8 +263,8 @@ double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot
   if (program->gather > 0)
     seconds += program->operations[program->gather - 1].lanes[lane] *
                gather_seconds(e, a, slot, backward);
-  if (backward && e->plan->recompute >= ETT_RECOMPUTE_FULL)
-    seconds += s->repeated[e->plan->recompute - ETT_RECOMPUTE_FULL].lane[lane];
+  if (backward)
+    seconds += s->repeated[e->plan->recompute].lane[lane];
   return seconds;
 }
 
@@ -505,6 +503,7 @@ typedef struct stage_memory {
   int apart;             /* the new gradients of a layer lie apart from the stored ones */
   int stays;             /* gradients stay whole until the last backward pass */
   int loses;             /* the loss is on this stage */
+  int remakes;           /* `again` is recomputed */
 } stage_memory;
 
 /* Moves bytes to host memory. Two layers stay on the device: the one that computes and
@@ -570,14 +569,19 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     shapes |= sums->cached_shapes;
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
-    double beside = sums->layer_bytes[p->recompute];
-    if ((p->recompute >= ETT_RECOMPUTE_FULL || pairs) && beside > m.again)
+    double beside = p->recompute >= ETT_RECOMPUTE_FULL || pairs
+                        ? sums->layer_bytes[p->recompute]
+                    : p->recompute == ETT_RECOMPUTE_SELECTIVE ? sums->remade_bytes
+                                                              : 0;
+    if (beside > m.again)
       m.again = beside;
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])
         m.working[w] = sums->working_bytes[p->recompute][w];
     m.loses |= sums->loss_bytes > 0;
   }
+  m.remakes = p->recompute >= ETT_RECOMPUTE_FULL ||
+              (p->recompute == ETT_RECOMPUTE_SELECTIVE && !pairs);
   m.cached = ett_program_cached(e->program, shapes);
   /* Layers are gathered whole; with overlap, the next ones are prefetched. A layer's
    * gradient is whole until it is reduced, or in 16 bits until it is added to the whole
@@ -616,7 +620,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   }
   double working = m->working[m->apart];
   double again = m->again;
-  if (p->recompute >= ETT_RECOMPUTE_FULL) { /* part of the peak of the backward pass */
+  if (m->remakes) { /* part of the peak of the backward pass */
     again = smaller(again, working);
     working -= again;
   }

@@ -650,14 +650,19 @@ describe("Megatron-LM's flags", function()
     assert.same({ 4, 2, "interleaved", true, 8, "fp8_block", "selective", 1, 8, true }, { p.pp, p.vp, p.schedule,
       p.overlap_sends, p.ep, p.dtype, p.recompute, p.zero, p.optimizer_bytes, p.deduplicate_tokens })
     assert.equal("megatron_moe:cross_entropy=megatron", p.stack)
-    assert.same({ "mla_up_proj", "moe_act" }, p.recompute_modules)
+    assert.same({ "moe", "mla_up_proj", "moe_act" }, p.recompute_modules)
     local selective = small .. "--recompute-granularity selective --recompute-modules mlp mlp core_attn"
     local twice = read(selective, { dp = 1 })
     assert.same({ "mlp", "core_attn" }, twice.plan.recompute_modules)
     assert.same({}, twice.model.notes)
     assert.is_nil(read(selective, { dp = 1, recompute = "full" }).plan.recompute_modules)
-    assert.same({ "--recompute-modules moe mla_up_proj moe_act: ett recomputes mla_up_proj moe_act of them" },
-      run.model.notes)
+    assert.same({}, run.model.notes)
+    local partly = read(small .. "--recompute-granularity selective --recompute-modules moe attn", { dp = 1 })
+    assert.same({ "moe" }, partly.plan.recompute_modules)
+    assert.same({ "--recompute-modules moe attn: ett recomputes moe of them" }, partly.model.notes)
+    local older = read(small .. "--moe-layer-recompute", { dp = 1 })
+    assert.same({ "selective", { "moe", "core_attn" }, {} },
+      { older.plan.recompute, older.plan.recompute_modules, older.model.notes })
     local e = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)

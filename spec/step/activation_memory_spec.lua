@@ -130,18 +130,20 @@ describe("products of 8 bits", function()
       v_head_dim = 64 }
     local experts = { experts = 8, top_k = 2, moe_ffn = 512, shared_experts = 1 }
     local function saved(architecture, more, dtype, modules)
-      local hyper = { layers = 4, kv_heads = not more.kv_lora_rank and 16 or nil, norm = "rms_norm", gated_mlp = true }
+      local hyper = { kv_heads = not more.kv_lora_rank and 16 or nil, norm = "rms_norm", gated_mlp = true }
       for _, fields in ipairs { h, more } do
         for key, value in pairs(fields) do hyper[key] = value end
       end
-      local model = model_module.new(architecture, hyper)
-      local function held(chosen)
+      local function held(chosen, layers)
+        hyper.layers = layers
+        local model = model_module.new(architecture, hyper)
         local s = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1,
           dtype = dtype, stack = "megatron", recompute = chosen and "selective" or "none",
           recompute_modules = chosen } }.stages[1]
         return s.activation_bytes
       end
-      return (held() - held(modules)) / (4 * 1024 * 1024) -- of a token and a hidden value of a layer
+      local function layer(chosen) return held(chosen, 4) - held(chosen, 3) end
+      return (layer() - layer(modules)) / (1024 * 1024) -- of a token and a hidden value
     end
     local norms = { "layernorm" }
     for _, case in ipairs { { "llama", {}, 4, 2 }, { "llama", latent, 4, 2 + 1 }, -- queries and keys: two products
@@ -341,6 +343,8 @@ describe("modules of selective recomputation", function()
   local mixture = { hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2, moe_ffn = 512, q_lora_rank = 256,
     kv_lora_rank = 128, qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }
   local dense = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+  local shared = { shared_experts = 1 }
+  for key, value in pairs(mixture) do shared[key] = value end
   local tokens = 2.0 * 1024
   -- Module, model, operators that run again, values of a token that are made again (bytes each).
   for _, case in ipairs {
@@ -348,6 +352,10 @@ describe("modules of selective recomputation", function()
     { "layernorm", dense, "rms_norm", 2 * 1024 * 2 },
     { "mlp", dense, "linear_up swiglu linear_down", 3 * 2816 * 2 },
     { "moe_act", mixture, "swiglu", 2 * 512 * 2 },
+    -- The fp32 probabilities; of two copies the experts' input, gate, up and product, and output.
+    { "moe", mixture, "moe_router moe_permute expert_linear1 swiglu expert_linear2 moe_unpermute",
+      8 * 4 + 2 * (1024 + 3 * 512 + 1024) * 2 },
+    { "shared_experts", shared, "swiglu linear_up linear_down", 3 * 512 * 2 },
     { "mla_up_proj", mixture, "linear_q_up linear_kv_up rope", (8 * 96 + 8 * 128 + 8 * 32) * 2 },
   } do
     it(("run what %s names again, and do not keep what that makes"):format(case[1]), function()
@@ -369,6 +377,42 @@ describe("modules of selective recomputation", function()
       assert.same(case[3], table.concat(again, " "))
     end)
   end
+
+  it("include all of a mixture of experts: all-to-alls run again, hidden as before, only its input stays", function()
+    local hyper = { layers = 4 }
+    for key, value in pairs(shared) do hyper[key] = value end
+    local function run(layers, modules, more)
+      hyper.layers = layers
+      local plan = { seq = 1024, micro_batch = 2, micro_batches = 1, ep = 8, dp = 8, stack = "megatron",
+        recompute = modules and "selective" or "none", recompute_modules = modules }
+      for key, value in pairs(more or {}) do plan[key] = value end
+      return estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", plan = plan }
+    end
+    local function seconds(e, name)
+      for _, line in ipairs(e.collectives) do
+        if line.name == name then return line.seconds end
+      end
+    end
+    local modules = { "moe" }
+    local once, twice = run(4), run(4, modules)
+    assert.near(1.5 * seconds(once, "all_to_all"), seconds(twice, "all_to_all"), 1e-12)
+    local inner = run(4, { "moe", "moe_act", "shared_experts" })
+    assert.equal(twice.step_seconds, inner.step_seconds)
+    assert.equal(twice.stages[1].activation_bytes, inner.stages[1].activation_bytes)
+    local beside = { overlap_all_to_all = "shared_experts" }
+    assert.is_true(run(4, modules, beside).step_seconds - run(4, nil, beside).step_seconds
+      < 0.999 * (twice.step_seconds - once.step_seconds))
+    local function layer(chosen, more)
+      return run(4, chosen, more).stages[1].activation_bytes - run(3, chosen, more).stages[1].activation_bytes
+    end
+    -- The backward pass of the last layer makes all again beside what the layers hold.
+    local saved = once.stages[1].activation_bytes - twice.stages[1].activation_bytes
+    assert.near(3 * (layer(nil) - layer(modules)), saved, 1)
+    local eight = { dtype = "fp8", recompute_modules = { "moe", "layernorm" } }
+    local wide = { dtype = "fp8", recompute_modules = modules }
+    -- The output of the first norm has two readers of 8 bits; that of the second is the input of the checkpoint.
+    assert.near((2 + 2) * tokens * 1024, layer(modules, wide) - layer(modules, eight), 1)
+  end)
 
   it("are refused without selective recomputation, under unknown names, and twice", function()
     local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })

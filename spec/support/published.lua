@@ -239,7 +239,7 @@ end
 
 local recomputes = { none = "none", full = "full", selective = "selective" }
 
-local known_modules = require("ett.plan.fields").known_modules
+local known_modules = require("ett.operator.modules").names
 
 -- MaxText's policies that store most outputs (decoders.py, get_remat_policy), as modules that selective recomputation
 -- repeats: `minimal` stores all products but those of attention, the other the products and the core of attention.

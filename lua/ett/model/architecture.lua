@@ -12,6 +12,7 @@ local find = require "ett.base.find"
 local hyper_parameters = require "ett.model.hyper"
 local layers_of_list = require "ett.model.list"
 local merged = require "ett.base.merged"
+local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -24,7 +25,7 @@ local places = { first = 1, middle = 2, last = 3 }
 
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
   with = "any?", same_input = "boolean?",
-  module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
+  module = { "string", optional = true, one_of = modules.names },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
 local plan_counts = {} -- fields of the plan that `with` may change
@@ -316,7 +317,7 @@ end
 --- The operations of one device for one layer: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts),
 ---     model_flops (if they differ from those of the operator) }
----   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
+---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, module, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.
 ---@param layer table a layer of a model
@@ -332,7 +333,7 @@ function architecture.operations(layer, c)
       list[#list + 1] = operation_of(entry, c, role, layer)
     else
       for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with))) do
-        item.role = role
+        item.role, item.module = role, entry.module or ""
         list[#list + 1] = item
       end
     end

@@ -3,6 +3,7 @@
 -- Each function takes hyper-parameters and returns a list of entries; blocks.join concatenates lists.
 local error_module = require "ett.base.error"
 local layer_kinds = require "ett.model.layer_kinds"
+local merged = require "ett.base.merged"
 local mixers = require "ett.model.mixers"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -191,6 +192,15 @@ end
 
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
+--- The entries as parts of a module of Megatron-LM, but those that name one.
+local function inside(module, entries)
+  local list = {}
+  for i, entry in ipairs(entries) do
+    list[i] = merged({ module = module }, type(entry) == "string" and { op = entry } or entry)
+  end
+  return list
+end
+
 --- `with` of an activation between products of experts: the experts' width, of top_k copies of each token.
 function blocks.expert_width(h)
   return function(c)
@@ -209,9 +219,11 @@ function blocks.moe_feed(h)
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
-    shared = blocks.join(enter, { { op = "linear_up", with = with, beside = "dispatch", same_input = true },
+    shared = inside("shared_experts", blocks.join(enter, {
+      { op = "linear_up", with = with, beside = "dispatch", same_input = true },
       { op = activation, with = with, beside = "dispatch" },
-      { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
+      { op = "linear_down", with = with, beside = "combine" },
+      { op = "residual_add", module = "moe" } }, leave))
   end
   local routed = blocks.join("moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
     { op = activation, module = "moe_act", with = blocks.expert_width(h) },
@@ -220,7 +232,7 @@ function blocks.moe_feed(h)
     routed = blocks.join({ op = "linear_latent_down", same_input = true },
       blocks.with(routed, { hidden = h.moe_latent }), "linear_latent_up")
   end
-  return blocks.join("moe_router", routed, shared)
+  return inside("moe", blocks.join("moe_router", routed, shared))
 end
 
 --- The kind of layer i (layer_types, else window and window_every), or nil if all layers are alike.

@@ -4,6 +4,7 @@
 -- of reduce_scatter. `degree` is the number of ranks.
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
+local modules = require "ett.operator.modules"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -148,10 +149,11 @@ end
 patterns.expert_enter = around_experts("forward", "backward")
 patterns.expert_leave = around_experts("backward", "forward")
 
-local by_pattern = { collective = "string", with = "any?" }
+local module = { "string", optional = true, one_of = modules.names }
+local by_pattern = { collective = "string", with = "any?", module = module }
 local explicit = { collective = "string", group = { "string", one_of = { "tp", "cp", "ep", "dp" } },
   elements = "function", pass = { "string", default = "forward", one_of = { "forward", "backward" } },
-  times = "count?", overlapped = "boolean?", with = "any?" }
+  times = "count?", overlapped = "boolean?", with = "any?", module = module }
 
 --- Checks an entry { collective = pattern } or { collective = kind, group, elements, pass }.
 function collective.check_entry(entry)

@@ -54,7 +54,7 @@ local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1
 local function adam_bytes(p) return schema.wide_bytes(p.dtype) < 4 and 12 or 8 end
 
 local fields = {
-  recompute_modules = { "core_attn" }, known_modules = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act" },
+  recompute_modules = { "core_attn" },
   -- Default products with adapters: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
   lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
@@ -132,7 +132,7 @@ local fields = {
     { "recompute_modules", "list", optional = true,
       program = as_text,
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
-        .. "moe_act (Megatron-LM)" },
+        .. "moe, moe_act, shared_experts (Megatron-LM)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },

@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local layer_kinds = require "ett.model.layer_kinds"
+local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local remembered = require "ett.base.remembered"
@@ -346,10 +347,10 @@ local function recomputation(p, add)
   end
   once(p, "recompute_modules", add)
   local known = {}
-  for _, name in ipairs(fields.known_modules) do known[name] = true end
+  for _, name in ipairs(modules.names) do known[name] = true end
   for _, name in ipairs(p.recompute_modules) do
     if not known[name] then
-      add("recompute_modules: %s", error_module.unknown("module", name, fields.known_modules))
+      add("recompute_modules: %s", error_module.unknown("module", name, modules.names))
     end
   end
 end

@@ -37,7 +37,7 @@ local function adapter(item, p)
   local own = enters and math.max(1, p.lora_rank // p.tp) or p.lora_rank
   local function of(name, shape)
     return { kind = "operator", name = name, operator = operator.get(name), shape = shape, times = times,
-      module = "", role = item.role }
+      module = "", role = item.role, adapter = true }
   end
   local list = { of("lora_a", { tokens = s.tokens, in_features = s.in_features, out_features = own,
     stored_tokens = s.stored_tokens }) }

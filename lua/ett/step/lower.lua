@@ -14,6 +14,7 @@ local stacks = require "ett.operator.stack"
 local network_tiers = require "ett.profile.network.tiers"
 local in_step = require "ett.profile.in_step"
 local merged = require "ett.base.merged"
+local modules = require "ett.operator.modules"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -81,19 +82,29 @@ local function cached_gradient(state, s, bytes)
   return state.cached_count, bytes / (s.batch or 1) -- experts share one buffer
 end
 
---- The data type in which an item stores its input. The checkpoint of an MLP stores its input in 16 bits.
-local function stored_dtype(state, item)
-  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
-  local wide = state.software.keeps_inputs
-    or item.module == "mlp" and state.again.mlp and item.operator.family == "gemm"
-  return wide and schema.wide(dtype) or dtype
+--- The module that selective recomputation repeats an item in, or nil.
+local function repeated_in(state, item)
+  local outer = modules.within[item.module]
+  return state.again[outer] and outer or state.again[item.module] and item.module or nil
 end
 
---- Whether an item is the last one of the layer's dense MLP.
-local function ends_mlp(items, k)
-  if items[k].module ~= "mlp" then return false end
-  for j = k + 1, #items do if items[j].module == "mlp" then return false end end
-  return true
+--- The checkpointed module that repeats item k, or nil, and whether the item is the module's first operator. That one
+--- stores the module's input; the others store nothing.
+local function checkpoint_of(state, items, k)
+  local module = repeated_in(state, items[k])
+  if not modules.checkpointed[module] then return nil end
+  for j = k - 1, 1, -1 do
+    local item = items[j]
+    if item.kind == "operator" and not item.adapter then return module, repeated_in(state, item) ~= module end
+  end
+  return module, true
+end
+
+--- The data type in which an item stores its input.
+---@param opens boolean whether the input is that of a checkpoint, which stores 16 bits
+local function stored_dtype(state, item, opens)
+  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
+  return (state.software.keeps_inputs or opens) and schema.wide(dtype) or dtype
 end
 
 --- Bytes of the output of a recomputed norm or activation that later operators would store if products are quantised:
@@ -102,8 +113,8 @@ end
 local function read_bytes(state, items, k)
   local item = items[k]
   local op = item.operator
-  if not (state.again[item.module] and item.module ~= "core_attn" and op.output_bytes) then return nil end
-  if ends_mlp(items, k) then return 0 end -- no operator stores the output of an MLP
+  local module = repeated_in(state, item)
+  if not module or module == "core_attn" or modules.checkpointed[module] or not op.output_bytes then return nil end
   if item.frozen or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
     return nil
   end
@@ -112,12 +123,13 @@ local function read_bytes(state, items, k)
     local reader = items[j]
     if reader.kind == "operator" then
       if reader.module == "layernorm" then break end
-      local first = bytes == 0 and not shared
-      if first and reader.operator.family ~= "gemm" then
+      local checkpoint, opens = checkpoint_of(state, items, j)
+      local first, stores = bytes == 0 and not shared, opens or not checkpoint
+      if stores and first and reader.operator.family ~= "gemm" then
         shared = true
-      elseif (first or reader.same_input) and reader.operator.family == "gemm"
+      elseif stores and (first or reader.same_input) and reader.operator.family == "gemm"
         and reader.operator.activation_bytes(reader.shape, "fp8") == elements then
-        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(state, reader))
+        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(state, reader, opens))
       end
       if item.module ~= "layernorm" then break end
     end
@@ -125,11 +137,16 @@ local function read_bytes(state, items, k)
   return bytes + (shared and op.output_bytes(item.shape, schema.wide(state.plan.dtype)) or 0)
 end
 
---- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For
---- others: the output, which later operators would store. read: those bytes, if they depend on the operators.
-local function dropped_bytes(op, item, s, dtype, activation, read)
-  if item.module == "core_attn" then
-    return math.max(0, activation - (op.recomputed_bytes and op.recomputed_bytes(s, dtype) or 0))
+--- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For a
+--- checkpointed module: everything but the input of its first operator. For others: the output, which later operators
+--- would store. read: those bytes, if they depend on the operators.
+---@param module string that repeats the operator
+---@param opens boolean? of checkpoint_of
+local function dropped_bytes(op, module, opens, s, dtype, activation, read)
+  if modules.checkpointed[module] and not opens then return activation end
+  if module == "core_attn" or opens then
+    local input = op.recomputed_bytes and op.recomputed_bytes(s, dtype) or opens and activation or 0
+    return math.max(0, activation - input)
   end
   return read or op.output_bytes and op.output_bytes(s, dtype) or 0
 end
@@ -182,21 +199,22 @@ end
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
 ---@param read number? of read_bytes
-local function operation_of(state, item, key, role, parameters, gradient, read)
+---@param opens boolean? of checkpoint_of
+local function operation_of(state, item, key, role, parameters, gradient, read, opens)
   local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
   local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key, state.software)
-  local kept, again = frozen.keeps(item), state.again[item.module] or false
+  local kept, again = frozen.keeps(item), repeated_in(state, item)
   local dtype = stacks.dtype_of(stack, op, p.dtype)
-  local stored = stored_dtype(state, item)
+  local stored = stored_dtype(state, item, opens)
   local activation = activation_bytes(op, item, s, stored, stack)
-  local dropped = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0
+  local dropped = kept and again and dropped_bytes(op, again, opens, s, stored, activation, read) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
   return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    dtype = dtype, selective = again, loss = op.family == "cross_entropy", never_again = item.last or false,
+    dtype = dtype, selective = again ~= nil, loss = op.family == "cross_entropy", never_again = item.last or false,
     role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
     quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
@@ -206,7 +224,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients take the place of other stored bytes: norm inputs,
     -- queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
-    late_bytes = activation - (item.module == "core_attn" and dropped or 0),
+    late_bytes = activation - (again == "core_attn" and dropped or 0),
     forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
       * routed_share(item, c) or 0,
@@ -226,19 +244,19 @@ local function parameters_of(state, op, s)
 end
 
 --- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
-local function id_of_operator(state, item, read)
+local function id_of_operator(state, item, read, opens)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
-  local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
+  local again, role = repeated_in(state, item) or "", role_of(item, state.plan) or ""
   if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
-  return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.same_input and "s " or "")
-    .. (item.attended and "a " or "") .. (item.frozen or "") .. (read or "")
+  return key .. " " .. again .. (opens and " o " or " ") .. role .. (item.last and " l " or " ")
+    .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "") .. (read or "")
 end
 
 local function add_operator(state, items, k, place)
-  local item, read = items[k], read_bytes(state, items, k)
-  local op, id = item.operator, id_of_operator(state, item, read)
+  local item, read, _, opens = items[k], read_bytes(state, items, k), checkpoint_of(state, items, k)
+  local op, id = item.operator, id_of_operator(state, item, read, opens)
   local indexes = table_at(state.index, op)
   local index = indexes[id]
   if index then return index end
@@ -257,7 +275,7 @@ local function add_operator(state, items, k, place)
       shape, bytes = cached_gradient(state, s, gradient)
       gradient = 0
     end
-    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient, read)
+    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient, read, opens)
     operation.cached_shape, operation.cached_bytes = shape, bytes
     if known then known[id] = operation end
   end
@@ -368,6 +386,7 @@ end
 local function id_of_collective(state, item, whole)
   return item.name .. " " .. item.group .. " " .. item.degree .. " " .. item.pass .. " "
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
+    .. (repeated_in(state, item) and " again" or "")
 end
 
 --- Bytes of collective i of a list of items, whether it is quantised, its placement, and the placement whose links it
@@ -463,6 +482,7 @@ local function add_collective(state, items, i, hides, whole, late)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = m.members, degree = item.degree,
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
+    selective = repeated_in(state, item) ~= nil,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = is_behind(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
@@ -700,9 +720,11 @@ local function items_of(model, p, times)
 end
 
 -- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
--- recompute=half repeats (nil: half of all); `order` lists { index, times }.
+-- recompute=half repeats (nil: half of all); `order` lists { index, times }; `remade_bytes`: those of the largest
+-- checkpointed module.
 local function run_of(state, items, place)
   local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
+  local most, remade = 0.0, 0.0
   if state.software.half_products and place == "middle" then
     half_bytes, repeated = checkpointed(items, state.configuration)
     half_uses = {}
@@ -713,10 +735,13 @@ local function run_of(state, items, place)
     uses[index] = (uses[index] or 0) + item.times
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
+    local checkpoint, opens = checkpoint_of(state, items, k)
+    remade = checkpoint and (opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes or remade
+    most = math.max(most, remade)
   end
   if fields.accumulates(state.plan, state.software) then add_accumulation(state, uses) end
   add_host_wait(state, uses)
-  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes }
+  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
 
 -- The lowered model for devices of one kind, and its description for C.
@@ -748,6 +773,7 @@ local function describe(model, p, times, placed)
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or input,
       half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
+      remade_bytes = run.remade_bytes,
       shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
       boundary = boundary, forward_only = layer.frozen == "layer",
       uses = run.uses, order = run.order }

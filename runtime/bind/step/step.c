@@ -72,6 +72,7 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, half_bytes, NUMBER, NULL),
+    FIELD(ett_layer_kind, remade_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, shared_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, boundary, NUMBER, NULL),
     FIELD(ett_layer_kind, forward_only, BOOLEAN, NULL),

@@ -37,7 +37,7 @@ flags.switches = set [[
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
   moe-pad-expert-input-to-capacity
-  overlap-moe-expert-parallel-comm sequence-parallel recompute-activations use-distributed-optimizer
+  overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
   no-overlap-p2p-communication use-precision-aware-optimizer no-store-param-remainders is-hybrid-model
@@ -52,7 +52,7 @@ flags.unmodelled = set [[
   delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion
   no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
   fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
-  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
+  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
   high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
   encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate softmax-type

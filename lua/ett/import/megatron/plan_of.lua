@@ -2,6 +2,7 @@
 local deepspeed = require "ett.import.export.deepspeed"
 local error_module = require "ett.base.error"
 local layout = require "ett.import.megatron.layout"
+local modules_module = require "ett.operator.modules"
 local plan_fields = require "ett.plan.fields"
 local stacks = require "ett.operator.stack"
 
@@ -138,9 +139,14 @@ local function set_recompute(p, args, layers, given)
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   p.recompute = given.recompute or p.recompute
   local modules = args.given["recompute-modules"]
+  -- The older name (transformer_config.py, __post_init__) adds the module to those of selective recomputation.
+  if args:has "moe-layer-recompute" and p.recompute ~= "full" then
+    modules = { "moe", table.unpack(modules or plan_fields.recompute_modules) }
+    p.recompute = given.recompute or "selective"
+  end
   if p.recompute == "selective" and modules then
     local others
-    p.recompute_modules, others = kept(modules, plan_fields.known_modules)
+    p.recompute_modules, others = kept(modules, modules_module.names)
     if others then
       args:note("--recompute-modules %s: ett recomputes %s of them", table.concat(modules, " "),
         #p.recompute_modules > 0 and table.concat(p.recompute_modules, " ") or "none")
