@@ -86,6 +86,20 @@ double ett_messages_gathered(const ett_evaluation *e, double trained, double fro
   return e->plan->zero == ETT_ZERO_PARAMETERS ? trained + frozen : trained;
 }
 
+double ett_slot_gathered(const ett_evaluation *e, const ett_layer_sums *s) {
+  const ett_weights *w = &s->spared;
+  return ett_messages_gathered(
+      e, s->dense_parameters + s->expert_parameters - w->dense - w->expert,
+      s->frozen_dense + s->frozen_expert - w->frozen_dense - w->frozen_expert);
+}
+
+double ett_stage_gathered(const ett_evaluation *e, const ett_step_stage *s) {
+  const ett_weights *w = &s->spared;
+  return ett_messages_gathered(
+      e, s->dense_parameters + s->expert_parameters - w->dense - w->expert,
+      s->frozen_dense + s->frozen_expert - w->frozen_dense - w->frozen_expert);
+}
+
 int ett_messages_gathers_every(const ett_evaluation *e, int backward) {
   int whole = ett_messages_whole(e);
   if (e->plan->zero < ETT_ZERO_PARAMETERS)
@@ -186,8 +200,10 @@ static layer_pass layer_of(const ett_evaluation *e, const ett_layer_sums *s,
                            int backward) {
   const ett_step_plan *p = e->plan;
   layer_pass l = {.seconds = s->forward,
-                  .dense = s->dense_parameters + s->frozen_dense,
-                  .expert = s->expert_parameters + s->frozen_expert};
+                  .dense = s->dense_parameters + s->frozen_dense - s->spared.dense -
+                           s->spared.frozen_dense,
+                  .expert = s->expert_parameters + s->frozen_expert - s->spared.expert -
+                            s->spared.frozen_expert};
   if (backward)
     l.seconds = s->backward + s->recompute[p->recompute] -
                 (p->orders && p->orders->has_weight ? s->weight : 0);

@@ -151,6 +151,10 @@ int ett_messages_reduces_every(const ett_evaluation *e);
  */
 double ett_messages_gathered(const ett_evaluation *e, double trained, double frozen);
 
+/* The same for all weights of a slot, and of a stage, without what is spared. */
+double ett_slot_gathered(const ett_evaluation *e, const ett_layer_sums *s);
+double ett_stage_gathered(const ett_evaluation *e, const ett_step_stage *s);
+
 /* Whether weights are gathered for each forward or each backward pass: ZeRO-3. */
 int ett_messages_gathers_every(const ett_evaluation *e, int backward);
 

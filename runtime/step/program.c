@@ -60,6 +60,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"expert_parameters", o->expert_parameters},
                  {"frozen_dense", o->frozen_dense},
                  {"frozen_expert", o->frozen_expert},
+                 {"spared_share", o->spared_share},
                  {"activation_bytes", o->activation_bytes},
                  {"dropped_bytes", o->dropped_bytes},
                  {"late_bytes", o->late_bytes},
@@ -96,6 +97,9 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'weight_share' must be at most 1, got %g", o->weight_share);
+  if (status == 0 && o->spared_share > 1)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'spared_share' must be at most 1, got %g", o->spared_share);
   return status;
 }
 
@@ -319,6 +323,10 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->expert_parameters += n * o->expert_parameters;
   s->frozen_dense += n * o->frozen_dense;
   s->frozen_expert += n * o->frozen_expert;
+  s->spared.dense += n * o->spared_share * o->dense_parameters;
+  s->spared.expert += n * o->spared_share * o->expert_parameters;
+  s->spared.frozen_dense += n * o->spared_share * o->frozen_dense;
+  s->spared.frozen_expert += n * o->spared_share * o->frozen_expert;
   *(o->expert_parameters + o->frozen_expert > 0 ? &s->quantised_expert
                                                 : &s->quantised_dense) +=
       n * o->quantised_bytes;
@@ -374,6 +382,8 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
     s.idle_layers = 1;
     s.idle_dense = s.dense_parameters + s.frozen_dense;
     s.idle_expert = s.expert_parameters + s.frozen_expert;
+    s.spared.idle_dense = s.spared.dense + s.spared.frozen_dense;
+    s.spared.idle_expert = s.spared.expert + s.spared.frozen_expert;
   }
   s.boundary = p->kinds[k].boundary;
   s.shared_bytes = p->kinds[k].shared_bytes;
@@ -419,6 +429,15 @@ void ett_split_even(int64_t layers, int slices, int64_t *split) {
     split[0]++;
 }
 
+void ett_weights_add(ett_weights *to, const ett_weights *of, double n) {
+  to->dense += n * of->dense;
+  to->expert += n * of->expert;
+  to->frozen_dense += n * of->frozen_dense;
+  to->frozen_expert += n * of->frozen_expert;
+  to->idle_dense += n * of->idle_dense;
+  to->idle_expert += n * of->idle_expert;
+}
+
 static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
                        int lanes) {
   to->forward += n * of->forward;
@@ -446,6 +465,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->idle_layers += n * of->idle_layers;
   to->idle_dense += n * of->idle_dense;
   to->idle_expert += n * of->idle_expert;
+  ett_weights_add(&to->spared, &of->spared, n);
   to->quantised_dense += n * of->quantised_dense;
   to->quantised_expert += n * of->quantised_expert;
   to->cached_shapes |= of->cached_shapes;

@@ -74,6 +74,7 @@ typedef struct ett_operation {
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
+  double spared_share;     /* share of its weights' bytes that gathers need not move */
   double quantised_bytes;  /* of its weights beyond their 16 bits; negative if they take
                               fewer */
   double activation_bytes; /* held from forward to backward */
@@ -112,6 +113,12 @@ typedef struct ett_layer_kind {
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
 } ett_layer_kind;
 
+/* Weights by kind; idle ones are those of layers without a backward pass, trained and
+ * frozen. */
+typedef struct ett_weights {
+  double dense, expert, frozen_dense, frozen_expert, idle_dense, idle_expert;
+} ett_weights;
+
 /* Sums over one layer of a kind, or over a slice. */
 typedef struct ett_layer_sums {
   double forward, backward,
@@ -134,6 +141,7 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
+  ett_weights spared; /* weights that gathers need not move; of a narrow one, its part */
   double quantised_dense, quantised_expert; /* quantised_bytes */
   uint64_t cached_shapes;                   /* bit of each cached_shape */
   double activation_bytes[ETT_RECOMPUTES];  /* by ett_recompute */
@@ -238,6 +246,9 @@ double ett_program_cached(const ett_program *program, uint64_t shapes);
 
 /* Keeps the two largest of these values and another one, the largest first. */
 void ett_keep_two(double most[2], double value);
+
+/* Adds n times `of`. */
+void ett_weights_add(ett_weights *to, const ett_weights *of, double n);
 
 /* Recomputes the sums with one operation at another end of its interval. */
 void ett_program_vary(ett_program *program, size_t operation, ett_variation variation);

@@ -82,11 +82,7 @@ static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
       }
     const ett_step_stage *stage = &a->stage[v % e->plan->pp];
     const ett_layer_sums *s = &a->sums[v];
-    double own = ett_messages_gathered(e, s->dense_parameters + s->expert_parameters,
-                                       s->frozen_dense + s->frozen_expert);
-    double all =
-        ett_messages_gathered(e, stage->dense_parameters + stage->expert_parameters,
-                              stage->frozen_dense + stage->frozen_expert);
+    double own = ett_slot_gathered(e, s), all = ett_stage_gathered(e, stage);
     a->gather[v] = all > 0 ? stage->gather_seconds * own / all : 0;
   }
 }

@@ -407,8 +407,13 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
       double *pass = again ? a->backward : a->forward;
       int64_t layers = a->layers[v] - (again ? (int64_t)s->idle_layers : 0);
       ett_parts_ask(e, v % p->pp, v % p->pp);
-      double dense = ett_messages_gather(e, dense_read(s, again), 0, layers);
-      double expert = ett_messages_gather(e, 0, expert_read(s, again), layers);
+      const ett_weights *w = &s->spared;
+      double spared_dense = w->dense + w->frozen_dense - (again ? w->idle_dense : 0);
+      double spared_expert = w->expert + w->frozen_expert - (again ? w->idle_expert : 0);
+      double dense =
+          ett_messages_gather(e, dense_read(s, again) - spared_dense, 0, layers);
+      double expert =
+          ett_messages_gather(e, 0, expert_read(s, again) - spared_expert, layers);
       pass[v] = ett_messages_with_gathers(e, a, v, again, dense, expert);
     }
     wait_for_host(e, a, v, split);
@@ -671,6 +676,7 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->expert_parameters += sums->expert_parameters;
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
+      ett_weights_add(&s->spared, &sums->spared, 1);
       /* Sharded weights are quantised after each gather. */
       if (p->zero < ETT_ZERO_PARAMETERS || e->dense.degree == 1)
         s->quantised_bytes += sums->quantised_dense;

@@ -78,6 +78,7 @@ typedef struct ett_step_stage {
   int64_t layers;
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert; /* weights that are not trained */
+  ett_weights spared;                 /* weights that gathers need not move */
   double quantised_bytes;             /* of unsharded weights beyond their 16 bits */
   /* All micro-batches, without the hidden part of their all-to-alls. */
   double forward_seconds, backward_seconds, recompute_seconds;

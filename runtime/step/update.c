@@ -75,11 +75,13 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
       on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS ||
       (ett_messages_whole(e) && !p->reshard)) {
-    double dense = ett_messages_gather(
-        e, ett_messages_gathered(e, s->dense_parameters, s->frozen_dense), 0, s->layers);
-    double expert = ett_messages_gather(
-        e, 0, ett_messages_gathered(e, s->expert_parameters, s->frozen_expert),
-        s->layers);
+    const ett_weights *w = &s->spared;
+    double dense = ett_messages_gathered(e, s->dense_parameters - w->dense,
+                                         s->frozen_dense - w->frozen_dense);
+    double expert = ett_messages_gathered(e, s->expert_parameters - w->expert,
+                                          s->frozen_expert - w->frozen_expert);
+    dense = ett_messages_gather(e, dense, 0, s->layers);
+    expert = ett_messages_gather(e, 0, expert, s->layers);
     s->gather_seconds = dense + expert;
     s->expert_gather_share = expert > 0 ? expert / s->gather_seconds : 0;
   }
@@ -124,10 +126,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   }
   if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];
-    double part = ett_messages_gathered(e, own->dense_parameters + own->expert_parameters,
-                                        own->frozen_dense + own->frozen_expert) /
-                  ett_messages_gathered(e, s->dense_parameters + s->expert_parameters,
-                                        s->frozen_dense + s->frozen_expert);
+    double part = ett_slot_gathered(e, own) / ett_stage_gathered(e, s);
     for (int l = 0; l < e->lanes; l++)
       own_busy[l] = e->collective[l] > 0 ? a->forward_busy[l][0] : 0;
     first = p->overlap_parameters

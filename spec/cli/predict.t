@@ -354,8 +354,8 @@ note: the energy is of 9 of the 16 devices of 2 nodes, which may be billed and p
 
 A range has two dots; the message names the field. Several clusters are a search.
 $ M='--model llama3-8b seq=8192 global_batch=8'; ett predict $M tp=1-4; ett sweep $M tp=1-4; ett sweep $M pp=1,2 cluster=dgx_h100,dgx_b200; ett sweep llama3-8b tp=1,2; ett search llama3-8b
-ett: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
-ett: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
+ett: plan: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
+ett: plan: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
 ett: sweep: unknown field 'cluster'; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
 ett: sweep: needs --model NAME or config.json; did you mean '--model llama3-8b'?
 ett: search: needs --model NAME or config.json; did you mean '--model llama3-8b'?

@@ -616,10 +616,11 @@ describe("Megatron-LM's flags", function()
       ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = ":cross_entropy=megatron" } do
       assert.equal("megatron" .. expected, (chosen(flags)), flags)
     end
-    for _, flags in ipairs { "", "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
-      .. "--fp8-format hybrid " } do
-      assert.matches("--fp8-param-gather is not modelled", select(3, chosen(flags .. "--fp8-param-gather")), 1, true)
-    end
+    assert.matches("--fp8-param-gather is not modelled", select(3, chosen "--fp8-param-gather"), 1, true)
+    local sharded, _, said = chosen("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
+      .. "--overlap-grad-reduce --overlap-param-gather --fp8-format hybrid --fp8-param-gather")
+    assert.equal("megatron_fsdp:cross_entropy=megatron:quantised_weights=only", sharded)
+    assert.is_nil(said:find("param-gather", 1, true))
     local _, attention, notes = chosen "--cuda-graph-impl transformer_engine --cuda-graph-scope attn --no-rope-fusion"
     assert.equal("flash", attention)
     assert.matches("not modelled: --cuda-graph-scope attn", notes, 1, true)

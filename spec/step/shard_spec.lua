@@ -14,7 +14,9 @@ local asked
 local cluster = { name = "flat", path = "spec", gpus_per_node = 8, host = { bandwidth = 1e9, source = "spec" },
   links = { intra = { bandwidth = 1e11, source = "spec" }, inter = { bandwidth_per_gpu = 1e10,
     bandwidth_per_node = 8e10, source = "spec" } },
-  device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
+  device = { name = "D",
+    peak_flops = { bf16 = 1e14, fp32 = 5e13, fp8 = 2e14, fp8_block = 2e14, mxfp8 = 2e14, nvfp4 = 4e14 },
+    memory_bytes = 80e9, memory_bandwidth = 1e12 } }
 local profile = {
   operator = function(_, _, _, _, pass)
     local seconds = pass == "backward" and 2e-3 or 1e-3
@@ -41,6 +43,47 @@ describe("shards over fewer ranks than the data-parallel group", function()
       local s = run({ zero = 1, shard = shard }).stages[1]
       assert.near(12 * parameters / shard, s.optimizer_bytes, 1)
       assert.near(parameters / shard * 2, run({ zero = 3, shard = shard }).stages[1].weight_bytes, 1)
+    end
+  end)
+
+  it("are gathered in 8 bits if they are stored so, but not the other weights", function()
+    local function gathered(dtype, stack, more)
+      local what = given { zero = 1, dp = 8, dtype = dtype, stack = stack }
+      for name, value in pairs(more or {}) do what.plan[name] = value end
+      what.units, asked = true, {}
+      local e, demanded, moved = estimate.new(what), 0, 0
+      for _, a in ipairs(asked) do
+        if a.kind == "all_gather" then demanded = math.max(demanded, a.bytes) end
+      end
+      for _, m in ipairs(timeline.of(e).stages[1].messages) do
+        moved = moved + (m.name == "all_gather" and m.bytes or 0)
+      end
+      return demanded, moved, e
+    end
+    local all, moved, e = gathered("bf16", "megatron")
+    assert.near(all, moved, 1)
+    local products = 0 -- weights of the layers' products
+    for index, n in pairs(e.lowered.kinds[2].uses) do
+      local o = e.lowered.operations[index]
+      products = products + (o.family == "gemm" and e.lowered.kinds[2].count * n * o.dense_parameters or 0)
+    end
+    assert.is_true(products > 0 and 2 * products < all)
+    for _, case in ipairs { { "bf16", "", 0 }, { "fp8", "", 0 }, { "fp8", ":quantised_weights=only", 1 },
+      { "fp8", ":quantised_weights=single", 1 }, { "fp8_block", ":quantised_weights=only", 1 },
+      { "mxfp8", ":quantised_weights=only", 0 }, { "mxfp8", ":quantised_weights=only:gathers_mxfp8", 1 },
+      { "nvfp4", ":quantised_weights=only", 0 } } do
+      local bytes, of_messages = gathered(case[1], "megatron" .. case[2])
+      assert.near(all - case[3] * products, bytes, 1, case[1] .. case[2])
+      assert.near(bytes, of_messages, 1, case[1] .. case[2])
+    end
+    -- ZeRO-3 gathers for both passes of two micro-batches. Layers without a backward pass are gathered once for each.
+    local narrow = "megatron_fsdp:quantised_weights=only"
+    for frozen_layers, passes in pairs { [0] = 2, [2] = 1 + 6 / 8 } do
+      local more = { zero = 3, frozen_layers = frozen_layers, overlap_parameters = false, overlap_gradients = false }
+      local _, wide, before = gathered("mxfp8", "megatron_fsdp", more)
+      local _, eight, behind = gathered("mxfp8", narrow, more)
+      assert.near(2 * passes * products, wide - eight, 1e-6 * wide)
+      assert.near(2 * passes * products * 1e-9, before.step_seconds - behind.step_seconds, 1e-9 * before.step_seconds)
     end
   end)
 

@@ -552,7 +552,9 @@ function published.stack(row)
   if graphs then stack_module.capture(stack) end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
   -- fp8_param_gather of Megatron-Bridge's and NeMo's precision recipes (mixed_precision.py); nvfp4's lacks it.
-  if stack.quantised_weights == "beside" and row.precision ~= "nvfp4" then stack.quantised_weights = "only" end
+  if (stack.quantised_weights == "beside" or stack.gathers_mxfp8) and row.precision ~= "nvfp4" then
+    stack.quantised_weights = "only"
+  end
   -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
   -- Engine's.
   if row.framework == "megatron-bridge" and row.model:find "^GPT OSS" then stack.cross_entropy = "native" end

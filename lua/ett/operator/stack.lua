@@ -48,6 +48,7 @@ stack_module.fields = {
   gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 },
   keeps_gradients = flag, keeps_inputs = flag, keeps_head_input = flag,
   quantised_weights = { "string", default = "none", one_of = { "none", "beside", "only", "single" } },
+  gathers_mxfp8 = flag,
   quantised_products = { "string", default = "all", one_of = { "all", "dense", "experts" } },
   weighs_activations = flag, half_products = flag, master_shards = flag, whole_stages = flag, keeps_outputs = flag,
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },

@@ -31,6 +31,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
+  spared_share = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
   never_again = false, role = "outside", beside_seconds = 0, host = "none" }
@@ -48,6 +49,19 @@ local function quantised_bytes(state, item)
     or how == "single" and dtype:find "^fp8"
   local weights = (s.batch or 1) * (s.in_features + 0.0) * s.out_features
   return weights * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
+end
+
+--- Share of the bytes of a product's weights that gathers need not move. Quantised weights in place of the 16-bit ones
+--- are gathered in 8 bits (Megatron-Core, DistributedDataParallel: buffers of uint8; Transformer Engine,
+--- tensor/utils.py, replace_raw_data: one copy of fp8 and fp8_block, the other is made from it). The two copies of
+--- mxfp8 have scales of their own: Megatron-Core gathers 16 bits (reuse_grad_buf_for_mxfp8_param_ag), Megatron FSDP
+--- one copy for each pass.
+local function spared_share(state, item)
+  local op, stack = item.operator, state.software
+  local dtype, how = stacks.dtype_of(stack, op, state.plan.dtype), stack.quantised_weights
+  local narrow = op.family == "gemm" and (how == "only" or how == "single")
+    and (dtype == "fp8" or dtype == "fp8_block" or dtype == "mxfp8" and stack.gathers_mxfp8)
+  return narrow and 1 - 1 / state.width or 0
 end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
@@ -217,7 +231,8 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     dtype = dtype, selective = again ~= nil, loss = op.family == "cross_entropy", never_again = item.last or false,
     role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
-    quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
+    quantised_bytes = quantised_bytes(state, item), spared_share = spared_share(state, item),
+    activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = dropped,

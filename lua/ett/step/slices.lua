@@ -66,12 +66,14 @@ end
 
 --- Parameters of layers that several ranks hold: of dense layers and of experts, each with and without the frozen ones.
 ---@param sharing table of slices.sharing
-function slices.shared_parameters(sharing, lowered, layers)
+---@param gathered boolean? only the part of a weight that gathers move
+function slices.shared_parameters(sharing, lowered, layers, gathered)
   local sums = { dense = 0.0, expert = 0.0, frozen_dense = 0.0, frozen_expert = 0.0 }
   local dense, expert = sharing.dense > 1, sharing.expert > 1
   for _, kind in ipairs(layers) do
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
+      if gathered then n = n * (1 - o.spared_share) end
       if dense then
         sums.dense, sums.frozen_dense = sums.dense + n * o.dense_parameters, sums.frozen_dense + n * o.frozen_dense
       end
@@ -98,7 +100,7 @@ end
 -- The gathers of the weights of layers in the order of a pass, which share the seconds in proportion to their weights
 -- (runtime/step/messages.h).
 local function gathers_of(p, sharing, lowered, stage, demands, layers)
-  local sums, width = slices.shared_parameters(sharing, lowered, layers), schema.wide_bytes(p.dtype)
+  local sums, width = slices.shared_parameters(sharing, lowered, layers, true), schema.wide_bytes(p.dtype)
   local gathers, groups, known = { seconds = 0.0, first = 0.0 }, {}, {}
   local function add(kind, ranks, members)
     local all = sums[kind] + sums["frozen_" .. kind]
@@ -111,7 +113,7 @@ local function gathers_of(p, sharing, lowered, stage, demands, layers)
   add("dense", sharing.dense_shard, "data")
   add("expert", sharing.expert_shard, "expert data")
   local function of(layer)
-    local own, list = slices.shared_parameters(sharing, lowered, { layer }), {}
+    local own, list = slices.shared_parameters(sharing, lowered, { layer }, true), {}
     for _, g in ipairs(groups) do
       local n = own[g.kind] + own["frozen_" .. g.kind]
       list[#list + 1] = n > 0 and { seconds = n * g.each, bytes = n * width, degree = g.degree, members = g.members }

@@ -296,11 +296,13 @@ local groups = { data = "dp", ["expert data"] = "expert dp" }
 --- which have groups of their own. Gradients of a shard that has replicas are then summed over these; `shard` is then
 --- the number of ranks of a shard. { { name, members, degree, bytes, share = of the seconds, shard? }, … }.
 local function messages_of(state, stage)
-  local p, s, sharing, sums = state.e.plan, state.e.stages[stage.number], state.sharing, {}
+  local p, s, sharing, sums, moved = state.e.plan, state.e.stages[stage.number], state.sharing, {}, {}
   for slot = stage.number, #state.slices, p.pp do
     local layers = state.on.layers[state.slices[slot]]
-    for name, n in pairs(slices.shared_parameters(sharing, state.on.lowered, layers)) do
-      sums[name] = (sums[name] or 0.0) + n
+    for to, gathered in pairs { [sums] = false, [moved] = true } do
+      for name, n in pairs(slices.shared_parameters(sharing, state.on.lowered, layers, gathered)) do
+        to[name] = (to[name] or 0.0) + n
+      end
     end
   end
   local function both(name, of_experts, dense, expert, between, between_experts)
@@ -326,8 +328,8 @@ local function messages_of(state, stage)
   local gathered, frozen = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0
   return both((p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce", s.expert_gradient_share,
       reduced * sums.dense, reduced * sums.expert, s.replica_share, s.expert_replica_share),
-    both("all_gather", s.expert_gather_share, gathered * (sums.dense + frozen * sums.frozen_dense),
-      gathered * (sums.expert + frozen * sums.frozen_expert))
+    both("all_gather", s.expert_gather_share, gathered * (moved.dense + frozen * moved.frozen_dense),
+      gathered * (moved.expert + frozen * moved.frozen_expert))
 end
 
 --- Adds `seconds` of messages that take `all` seconds in a step, one group's after the other's.

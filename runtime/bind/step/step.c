@@ -48,6 +48,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, dense_parameters, NUMBER, NULL),
     FIELD(ett_operation, expert_parameters, NUMBER, NULL),
     FIELD(ett_operation, frozen_dense, NUMBER, NULL),
+    FIELD(ett_operation, spared_share, NUMBER, NULL),
     FIELD(ett_operation, frozen_expert, NUMBER, NULL),
     FIELD(ett_operation, quantised_bytes, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),

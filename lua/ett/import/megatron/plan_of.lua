@@ -330,9 +330,8 @@ local function stack_of(args, p, sharded)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
   local single = args:has "disable-parameter-transpose-cache" -- of TransformerConfig
   if args:has "fp8-param-gather" then
-    if stack.quantised_weights == "beside" and (p.dtype or ""):find "fp8" then
+    if (stack.quantised_weights == "beside" or sharded) and (p.dtype or ""):find "fp8" then
       name = name .. ":quantised_weights=" .. (single and "single" or "only")
-      args:note "--fp8-param-gather changes the memory of weights; the estimate gathers them in 16 bits"
     else
       args:note "--fp8-param-gather is not modelled"
     end
