@@ -31,6 +31,11 @@ static void print_line(const char *text) {
   fputc('\n', stderr);
 }
 
+static int to_text(lua_State *L) {
+  luaL_tolstring(L, 1, NULL);
+  return 1;
+}
+
 /* Prints `ett: MESSAGE` for the error on the stack, with --traceback its traceback too.
  * One call writes all of it: ranks that print together share one terminal. */
 static void print_error(lua_State *L, int traceback) {
@@ -39,8 +44,14 @@ static void print_error(lua_State *L, int traceback) {
   int is_table = lua_istable(L, error);
   if (is_table && luaL_getmetafield(L, error, "__tostring") == LUA_TNIL)
     lua_getfield(L, error, "message");
-  else
-    luaL_tolstring(L, error, NULL);
+  else { /* a script may have replaced __tostring */
+    lua_pushcfunction(L, to_text);
+    lua_pushvalue(L, error);
+    if (lua_pcall(L, 1, 1, 0) != LUA_OK) {
+      lua_pop(L, 1);
+      lua_pushliteral(L, "an error was raised whose __tostring fails");
+    }
+  }
   const char *message = lua_tostring(L, -1);
   setvbuf(stderr, buffer, _IOFBF, sizeof buffer);
   fputs("ett: ", stderr);

@@ -90,6 +90,12 @@ describe("a script", function()
     end
   end)
 
+  it("has its error reported though it breaks the text of errors", function()
+    command.write(folder, "e.lua", 'local ett = require "ett"\nlocal _, e = pcall(ett.search, {})\n'
+      .. 'getmetatable(e).__tostring = function() error "x" end\nett.search {}\n')
+    assert.same({ "ett: an error was raised whose __tostring fails\n", 1 }, { command.ett(folder, "run e.lua") })
+  end)
+
   it("cannot load bytecode, from a text, a function or a file", function()
     command.write(folder, "code.luac", string.dump(function() return 1 end))
     command.write(folder, "s.lua", [[

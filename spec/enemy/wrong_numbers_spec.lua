@@ -72,6 +72,15 @@ describe("files that name what cannot be", function()
       "tp * pp * cp = 1.844674407371e+19 must divide its 8 devices; give dp=N for another number")
   end)
 
+  it("a faulty line of a configuration, named once and in part", function()
+    write("x.yml", "a: [1\n")
+    refused("predict --megatron-args x.yml", "x.yml: line 2: column 1: did not find expected ',' or ']' while parsing "
+      .. "a flow sequence that began on line 1")
+    write("x.toml", "[training]\n" .. ("x"):rep(100000) .. "\n")
+    refused("predict --model llama3-8b --plan x.toml", "x.toml: line 2: expected [TABLE] or NAME = VALUE, got '"
+      .. ("x"):rep(57) .. "...'")
+  end)
+
   it("a metric whose result holds itself", function()
     write("own.lua", "return { name = 'own', summary = 's', definition = 'd', needs = 'n', units = {}, "
       .. "compute = function() local t = {} t[1] = t return t end }\n")
@@ -116,7 +125,8 @@ describe("names and numbers of a model or plan", function()
   end)
 
   it("chunks under a schedule of one chunk", function()
-    refused(llama .. " schedule=zb_h1 vp=2 pp=2", "plan: vp = 2 needs schedule = 'interleaved', got 'zb_h1'")
+    refused(llama .. " schedule=zb_h1 vp=2 pp=2",
+      "plan: vp = 2 needs a schedule of several chunks, such as 'interleaved'; 'zb_h1' has 1")
   end)
 
   it("swiglu in a list of operators implies the gate, or contradicts it", function()

@@ -199,7 +199,7 @@ describe("a sweep", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)
     assert.equal(2, s.refused)
-    assert.equal("vp = 2 needs schedule = 'interleaved', got 'zb_h1'", s.refusal)
+    assert.equal("vp = 2 needs a schedule of several chunks, such as 'interleaved'; 'zb_h1' has 1", s.refusal)
   end)
 
   it("refuses only plans whose messages the model of communication does not support", function()

@@ -86,10 +86,12 @@ end
 --- file need no label.
 function error_module.label(value, label)
   local object = error_module.from(value)
-  object.context = object.context or {}
-  local file = #object.context == 0 and tostring(object.message):match "^([^%s:]+):%d+: "
+  object.context, label = object.context or {}, tostring(label)
+  local text = #object.context == 0 and tostring(object.message) or ""
+  local file = text:match "^([^%s:]+):%d+: "
   if file and (file == label or file:sub(-#label - 1) == "/" .. label) then return object end
-  table.insert(object.context, 1, tostring(label))
+  if text:sub(1, #label + 7) == label .. ": line " then return object end -- of YAML
+  table.insert(object.context, 1, label)
   return object
 end
 

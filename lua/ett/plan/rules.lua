@@ -281,7 +281,8 @@ local function schedule(p, add, context)
   if own.exact_chunks and p.vp ~= own.chunks then
     add("schedule = '%s' needs vp = %d, got %d", p.schedule, own.chunks, p.vp)
   elseif p.vp > (own.chunks or p.vp) then
-    add("vp = %d needs schedule = 'interleaved', got '%s'", p.vp, p.schedule)
+    add("vp = %d needs a schedule of several chunks, such as 'interleaved'; '%s' has %d", p.vp, p.schedule,
+      own.chunks)
   end
   local micro_batches = (own.refuse or p.schedule == "interleaved") and micro_batches_of(p)
   if own.refuse and micro_batches then

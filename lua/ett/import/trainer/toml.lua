@@ -1,6 +1,7 @@
 --- Reads the part of TOML that torchtitan's files use: [tables], NAME = a number, a boolean, a text or a list of these,
 --- and comments. A list may extend over lines. Raises an error with the line for the rest of TOML.
 local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 
 local words = { ["true"] = true, ["false"] = false, inf = math.huge, ["+inf"] = math.huge, ["-inf"] = -math.huge }
 
@@ -43,8 +44,8 @@ end
 
 local function refuse(text, at)
   local _, lines_before = text:sub(1, at - 1):gsub("\n", "")
-  error_module.raise("format", "line %d: expected [TABLE] or NAME = VALUE, got '%s'", lines_before + 1,
-    text:match("^[^\r\n]*", at))
+  error_module.raise("format", "line %d: expected [TABLE] or NAME = VALUE, got %s", lines_before + 1,
+    schema.describe(text:match("^[^\r\n]*", at)))
 end
 
 --- The document as tables by name; those of [a.b] stand under "a.b".
