@@ -80,6 +80,11 @@ end
 --- Stores q, k and v for recomputation.
 function op.recomputed_bytes(s, dtype) return wide_bytes(dtype) * inputs(s) end
 
+--- The output, in 16 bits.
+function op.output_bytes(s, dtype)
+  return wide_bytes(dtype) * (s.batch + 0.0) * s.heads * s.seq_q * (s.value_dim or s.head_dim)
+end
+
 --- Stores q, k and v, in 8 bits if its products have 8 bits, and the fp32 log-sum-exp of each row. The following
 --- projection stores the output. Ring attention stores the output once more (Transformer Engine copies the accumulated
 --- result).

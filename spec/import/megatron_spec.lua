@@ -1101,6 +1101,22 @@ describe("a plan as Megatron-LM's flags", function()
     end
   end)
 
+  it("names the modules of selective recomputation that Megatron-LM has", function()
+    local model = model_module.new "llama3-8b"
+    local function flags(modules)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 2048, micro_batches = 4,
+        recompute = "selective", recompute_modules = modules } }
+      local text, left_out = export.text("megatron", model, e.plan)
+      return text:match "%-%-recompute%-modules ([%w_ ]*%w)", text:find("--recompute-granularity selective", 1, true),
+        #left_out
+    end
+    assert.equal("moe layernorm", (flags { "moe", "layernorm" }))
+    local modules, selective, left_out = flags { "mlp_act", "layernorm" }
+    assert.same({ "layernorm", true, 1 }, { modules, selective ~= nil, left_out })
+    modules, selective, left_out = flags { "mlp_act" }
+    assert.same({ nil, nil, 1 }, { modules, selective, left_out })
+  end)
+
   it("lists the settings without a flag", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
       plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 4, serial_sends = true } }

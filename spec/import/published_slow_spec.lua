@@ -45,7 +45,7 @@ describe("published measured steps", function()
         global_batch = 8, micro_batches = 1, zero = 3, device = "H200" }, "bf16")
       return { p.recompute, p.recompute_modules }
     end
-    assert.same({ "selective", { "core_attn", "layernorm" } }, of "minimal")
+    assert.same({ "selective", { "core_attn", "layernorm", "mlp_act" } }, of "minimal")
     assert.same({ "selective", { "layernorm", "mlp" } }, of "save_dot_with_context_except_mlp")
     assert.same({ "full" }, of "remat policy save_qkv_proj")
   end)

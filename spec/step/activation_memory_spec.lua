@@ -350,6 +350,7 @@ describe("modules of selective recomputation", function()
   for _, case in ipairs {
     { "core_attn", dense, "flash_attention", 16 * 4 }, -- the fp32 log-sum-exp
     { "layernorm", dense, "rms_norm", 2 * 1024 * 2 },
+    { "mlp_act", dense, "swiglu", 2816 * 2 },
     { "mlp", dense, "linear_up swiglu linear_down", 3 * 2816 * 2 },
     { "moe_act", mixture, "swiglu", 2 * 512 * 2 },
     -- The fp32 probabilities; of two copies the experts' input, gate, up and product, and output.
@@ -412,6 +413,20 @@ describe("modules of selective recomputation", function()
     local wide = { dtype = "fp8", recompute_modules = modules }
     -- The output of the first norm has two readers of 8 bits; that of the second is the input of the checkpoint.
     assert.near((2 + 2) * tokens * 1024, layer(modules, wide) - layer(modules, eight), 1)
+  end)
+
+  it("store what MaxText's policy minimal stores: the outputs of products, but not of attention's", function()
+    local model = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+    local function held(layers, tp)
+      model.layers = layers
+      return estimate.new { model = model_module.new("llama", model), cluster = "dgx_h100",
+        plan = { seq = 1024, tp = tp, micro_batches = 1, stack = "maxtext", recompute = "selective",
+          recompute_modules = { "core_attn", "layernorm", "mlp_act" } } }.stages[1].activation_bytes
+    end
+    -- Queries, keys and values, the two streams in, gate and up; all on one of the tensor-parallel ranks.
+    for _, tp in ipairs { 1, 2, 8 } do
+      assert.equal(1024 * 2.0 * (3 * 1024 + 2 * 1024 + 2 * 2816) / tp, held(3, tp) - held(2, tp))
+    end
   end)
 
   it("are refused without selective recomputation, under unknown names, and twice", function()

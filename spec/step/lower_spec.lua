@@ -433,3 +433,25 @@ describe("layers that alternate", function()
     assert.not_equal(eight.kinds[2].uses, eight.kinds[3].uses)
   end)
 end)
+
+describe("software that splits the residual stream in any case", function()
+  it("has the steps of sequence parallelism, but not with experts", function()
+    local hyper = { layers = 4, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000 }
+    local function step_of(more, shared, tp, seq)
+      local given = { micro_batches = 2, seq = seq or 1024, tp = tp or 4, pp = 2, stack = "maxtext",
+        sequence_parallel = shared }
+      for key, value in pairs(hyper) do more[key] = more[key] or value end
+      local e = estimate.new { cluster = "dgx_h100", plan = given,
+        model = model_module.new(more.experts and "mixtral" or "llama", more) }
+      return { e.step_seconds, e.memory_bytes, e.stages[1].activation_bytes, e.stages[1].send_seconds },
+        tostring(e):find("sequence_parallel", 1, true)
+    end
+    local split, said = step_of({}, nil)
+    assert.same(step_of({}, true), split)
+    assert.is_nil(said)
+    assert.same(step_of({}, true, 1), step_of({}, nil, 1))
+    local experts = { experts = 8, top_k = 2, moe_ffn = 512 }
+    assert.is_true(step_of(experts, true)[3] < 0.9 * step_of(experts, nil)[3])
+    assert.is_true(step_of({}, nil, 4, 1022)[3] > split[3]) -- no equal parts
+  end)
+end)

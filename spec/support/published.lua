@@ -243,7 +243,7 @@ local known_modules = require("ett.operator.modules").names
 
 -- MaxText's policies that store most outputs (decoders.py, get_remat_policy), as modules that selective recomputation
 -- repeats: `minimal` stores all products but those of attention, the other the products and the core of attention.
-local remat = { minimal = { "core_attn", "layernorm" },
+local remat = { minimal = { "core_attn", "layernorm", "mlp_act" },
   save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
 
 -- The recomputation of a row, and its modules of selective recomputation that ett has.

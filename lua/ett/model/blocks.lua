@@ -165,7 +165,7 @@ end
 
 --- Dense MLP, gated or not. same_input: as in an entry.
 function blocks.mlp(h, same_input)
-  return { of_module("mlp", "linear_up", nil, same_input), of_module("mlp", h.gated_mlp and "swiglu" or "gelu"),
+  return { of_module("mlp", "linear_up", nil, same_input), of_module("mlp_act", h.gated_mlp and "swiglu" or "gelu"),
     of_module("mlp", "linear_down") }
 end
 

@@ -1,11 +1,11 @@
 --- Modules that selective recomputation may repeat, by the names of Megatron-LM's --recompute-modules
--- (megatron/core/transformer/transformer_config.py).
+-- (megatron/core/transformer/transformer_config.py). Only mlp_act is not one of them: the activation of a dense MLP.
 local modules = {}
 
-modules.names = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts" }
+modules.names = { "core_attn", "layernorm", "mla_up_proj", "mlp", "mlp_act", "moe", "moe_act", "shared_experts" }
 
 --- Modules that lie inside another one. If both are to be repeated, the outer one is.
-modules.within = { moe_act = "moe", shared_experts = "moe" }
+modules.within = { mlp_act = "mlp", moe_act = "moe", shared_experts = "moe" }
 
 --- Modules that are checkpointed: only their input stays, in 16 bits, and all their operators run again. Of the others
 --- but the core of attention, the output is discarded.

@@ -132,7 +132,7 @@ local fields = {
     { "recompute_modules", "list", optional = true,
       program = as_text,
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
-        .. "moe, moe_act, shared_experts (Megatron-LM)" },
+        .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },
@@ -314,7 +314,8 @@ function fields.left_open(given, p, stack)
     lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]
-    if field.software and given[name] == nil and not (test and not test(p, {})) then
+    local by_stack = name == "sequence_parallel" and stack.splits_stream
+    if field.software and given[name] == nil and not by_stack and not (test and not test(p, {})) then
       local value = of_stack[name]
       if value == nil then value = p[name] end
       found[#found + 1] = ("%s %s"):format(name, tostring(value))

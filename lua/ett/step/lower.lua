@@ -156,11 +156,12 @@ end
 --- would store. read: those bytes, if they depend on the operators.
 ---@param module string that repeats the operator
 ---@param opens boolean? of checkpoint_of
-local function dropped_bytes(op, module, opens, s, dtype, activation, read)
+local function dropped_bytes(stack, op, module, opens, s, dtype, activation, read)
   if modules.checkpointed[module] and not opens then return activation end
   if module == "core_attn" or opens then
     local input = op.recomputed_bytes and op.recomputed_bytes(s, dtype) or opens and activation or 0
-    return math.max(0, activation - input)
+    local output = op.family == "attention" and stack.discards_attention and op.output_bytes
+    return math.max(0, activation - input) + (output and output(s, dtype) or 0)
   end
   return read or op.output_bytes and op.output_bytes(s, dtype) or 0
 end
@@ -222,7 +223,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
   local dtype = stacks.dtype_of(stack, op, p.dtype)
   local stored = stored_dtype(state, item, opens)
   local activation = activation_bytes(op, item, s, stored, stack)
-  local dropped = kept and again and dropped_bytes(op, again, opens, s, stored, activation, read) or 0
+  local dropped = kept and again and dropped_bytes(stack, op, again, opens, s, stored, activation, read) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
@@ -239,7 +240,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients take the place of other stored bytes: norm inputs,
     -- queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
-    late_bytes = activation - (again == "core_attn" and dropped or 0),
+    late_bytes = math.max(0, activation - (again == "core_attn" and dropped or 0)),
     forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
       * routed_share(item, c) or 0,
@@ -830,6 +831,15 @@ function lower.repeats(recompute, o, kind, index)
   return recompute == "full" and 1 or 0
 end
 
+--- A plan whose software splits the residual stream over tensor-parallel ranks in any case. The dimension that is
+--- split does not change bytes and times: gathers open a tensor-parallel region, reduce-scatters close it. Models with
+--- experts keep the stream whole: MaxText's experts get whole tokens (moe.py, input_partition_pspec).
+local function with_split_stream(model, p, stack)
+  local splits = stack and stack.splits_stream and p.tp > 1 and not model.hyper.experts
+    and p.micro_batch * p.seq // p.cp % p.tp == 0
+  return splits and setmetatable({ sequence_parallel = true }, { __index = p }) or p
+end
+
 --- Lowers a model under a clean plan.
 ---@param model table from ett.model
 ---@param p table from ett.plan
@@ -839,6 +849,7 @@ end
 ---  of parts[1]
 function lower.program(model, p, times)
   times = times:for_stack(p.stack)
+  p = with_split_stream(model, p, times.stack)
   local parts, descriptions = {}, {}
   for k, own in ipairs(times.parts or { times }) do
     local placed = fields.to_c(p, cluster_module.placement(own.cluster), true)

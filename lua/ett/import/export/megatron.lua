@@ -272,8 +272,17 @@ local function graphs(p, h, stack, add, leave_out)
 end
 
 local function recompute(p, h, add, leave_out)
+  local modules = p.recompute_modules and {}
+  for _, name in ipairs(p.recompute_modules or {}) do
+    if name == "mlp_act" then
+      leave_out "recompute_modules: Megatron-LM has no module mlp_act"
+    else
+      modules[#modules + 1] = name
+    end
+  end
+  if modules and #modules == 0 then return end
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
-  add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
+  add("recompute-modules", modules and table.concat(modules, " "))
   if p.recompute ~= "full" and p.recompute ~= "half" then return end
   local half = p.recompute == "half" and h.layers / (p.pp * p.vp * 2)
   if half and (half % 1 ~= 0 or p.split or stacks.get(p.stack).half_products) then
