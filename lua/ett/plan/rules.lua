@@ -253,6 +253,9 @@ local function overlap(p, add, context)
   if p.recompute == "full" or p.recompute == "half" then
     add("%s needs recompute = 'none' or 'selective', got '%s'", text, p.recompute)
   end
+  for _, module in ipairs(p.recompute_modules or {}) do
+    if module == "moe" then add("%s: the module moe of recompute_modules cannot be repeated", text) end
+  end
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
