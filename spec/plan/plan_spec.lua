@@ -118,7 +118,8 @@ describe("plan", function()
       violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 3 })[1])
     assert.equal("interleave_group = 5 leaves a last group of 3 micro-batches; it must have at least pp = 4, or none",
       violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 5, micro_batches = 8 })[1])
-    assert.equal("vp = 2 needs a schedule of several chunks, such as 'interleaved'; '1f1b' has 1", violations({ pp = 2, vp = 2 })[1])
+    assert.equal("vp = 2 needs a schedule of several chunks, such as 'interleaved'; '1f1b' has 1",
+      violations({ pp = 2, vp = 2 })[1])
     assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
     assert.equal("split must hold pp * vp = 2 numbers of layers, got 3", violations({ pp = 2, split = { 4, 4, 4 } })[1])
     assert.equal("rank_map must place pp * tp * cp * dp = 2 ranks, got 3",
