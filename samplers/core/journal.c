@@ -76,7 +76,8 @@ static int repair(ett_sample_journal *j, ett_err *err) {
 
 /* Opens a file to write into it. Links are refused: they could make this process
  * overwrite another file. */
-static int open_own(const char *path, int flags, const char *verb, ett_err *err) {
+static int open_own(const char *path, int flags, const char *verb, const char *remedy,
+                    ett_err *err) {
   flags |= O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   int file = open(path, flags, 0666);
   if (file < 0 && errno == EEXIST)
@@ -91,9 +92,8 @@ static int open_own(const char *path, int flags, const char *verb, ett_err *err)
   }
   if (file >= 0)
     close(file);
-  ett_err_set(err, ETT_ERR_IO,
-              "cannot %s '%s': it is a link or not a regular file; remove it", verb,
-              path);
+  ett_err_set(err, ETT_ERR_IO, "cannot %s '%s': it is a link or not a regular file; %s",
+              verb, path, remedy);
   return -1;
 }
 
@@ -115,7 +115,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   const int folder = slash ? (int)(slash - path) + 1 : 0;
   snprintf(lock, sizeof lock, "%.*s.%s.lock", folder, path, path + folder);
   j->file = -1;
-  j->lock = open_own(lock, O_CREAT | O_EXCL, "lock", err);
+  j->lock = open_own(lock, O_CREAT | O_EXCL, "lock", "remove it", err);
   if (j->lock < 0)
     goto failed;
   if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
@@ -138,7 +138,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
       goto failed;
     sync_folder(path);
   }
-  j->file = open_own(path, O_APPEND, "append to", err);
+  j->file = open_own(path, O_APPEND, "append to", "replace it by a copy", err);
   if (j->file < 0 || repair(j, err) != 0)
     goto failed;
   return j;

@@ -57,7 +57,8 @@ describe("a campaign in a folder with links", function()
       folders.make(folder .. "/out")
       assert(lfs.link(folder .. "/victim", folder .. "/" .. name, true))
       local output, status = ett "sample c.lua --out out --quiet --no-check"
-      assert.same({ ("ett: cannot append to '%s': it is a link or not a regular file; remove it\n"):format(name), 1 },
+      assert.same({ ("ett: cannot append to '%s': it is a link or not a regular file; replace it by a copy\n")
+        :format(name), 1 },
         { output, status })
       assert.equal(text, command.read(folder, "victim"))
       folders.remove(folder .. "/out")
@@ -117,8 +118,8 @@ describe("links in a folder that a command fills", function()
     assert(lfs.link(folder .. "/victim", rows, true))
     local output, status = ett(search)
     assert.equal(1, status)
-    assert.matches("^ett: cannot append to 'j/%x+/rows%-0%.jsonl': it is a link or not a regular file; remove it\n$",
-      output)
+    assert.matches("^ett: cannot append to 'j/%x+/rows%-0%.jsonl': it is a link or not a regular file; "
+      .. "replace it by a copy\n$", output)
     assert.equal("secret", command.read(folder, "victim"))
   end)
 end)
