@@ -12,8 +12,8 @@ in_step.host_memory_share = 0.15
 --- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also contain all other slowdowns of products
 --- in a step: bf16 on Blackwell is far above the sustained tables.
 in_step.products = {
-  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
-  blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
+  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.12 },
+  blackwell = { bf16 = 1.34, other = 1.12, mxfp8 = 1.24, nvfp4 = 0.975 },
   tpu = { bf16 = 1.19, other = 1.13 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
@@ -41,11 +41,11 @@ in_step.stream_share = 0.80
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
 --- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
     cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
   flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
-  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.86, 3.61 } },
-  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
+  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
+  flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
 }
 
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another
@@ -78,19 +78,19 @@ in_step.masked_softmax = { 1.34, 1.44 }
 
 --- Time of the experts' products over the time that ett.profile.kernels.experts gives; fitted. streams: separate
 --- products on a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
-in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.24 }
+in_step.grouped = { streams = 1.4, kernel = 1.19, tpu = 1.26 }
 
 --- Position of products on streams between one grouped kernel (0) and the sum of separate products (1).
-in_step.apart = 0.694
+in_step.apart = 0.707
 
 --- Time of launches on a host over their time on an x86 host; fitted. One product of PyTorch takes Grace 2.5 (GH200)
 --- and 2.75 times (GB200) as long as Xeon 8480C (NVIDIA/TransformerEngine#2053).
-in_step.host = { grace = 1.81 }
+in_step.host = { grace = 1.89 }
 
 --- Exponent of a device's power limit in the rate of large products and attention. Power grows at most with the cube of
 --- the clock, and linearly once the voltage has reached its minimum; the fitted value lies between. Tables are bursts
 --- too short for throttling, except under a power limit far below the demand.
-in_step.power_exponent = 0.546
+in_step.power_exponent = 0.536
 
 --- Watts of the device that a generation's factors refer to: A100 SXM, H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
@@ -99,7 +99,7 @@ in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 --- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. It falls
 --- beyond, since a layer's computation grows with the tokens and its communication does not. At that count both take
 --- equally long on an H100 (550 TFLOP/s, 34 GB/s); assumed.
-in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.08, other = 1.1 }
+in_step.sharded = { ampere = 1.07, hopper = 1.1, blackwell = 1.09, other = 1.1 }
 in_step.sharded_tokens = 16384
 
 --- Relative half-width of a step's 90 % interval, in addition to the kernels' own errors. It has independent parts: one
