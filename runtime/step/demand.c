@@ -123,18 +123,25 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Limits a time outside the samples, so that it joins the samples. over_links: sampled
- * time over that of the links at the smallest sample, or at the largest. Lower limit:
- * half of the links' time, or less if the samples are faster. Below the samples, where
- * regressors are constant, also an upper one: the links' time, or more if the samples are
- * slower. */
-static ett_demand_time within_links(double by_links, double over_links, int below,
-                                    ett_demand_time own) {
-  double most = below ? by_links * (over_links > 1.0 ? over_links : 1.0) : INFINITY;
-  double least = (over_links < 0.5 ? over_links : 0.5) * by_links;
-  double held = own.seconds < most ? own.seconds : most;
-  held = held > least ? held : least;
-  return held == own.seconds ? own : (ett_demand_time){held, 0.5 * held, 2 * held};
+/* Limits a time outside the samples, so that it joins the samples: the sampled time and
+ * that of the links at the smallest sample, or at the largest. Lower limit: half of the
+ * links' time, or less if the samples are faster: below by the same ratio, above by the
+ * same seconds, so that a ratio of latencies does not become a bandwidth. Below the
+ * samples, where regressors are constant, also an upper limit: the links' time, or more
+ * if the samples are slower. The interval ends at half of the lower limit and at twice
+ * the slowest of these times. */
+static ett_demand_time within_links(double by_links, double seconds_end, double links_end,
+                                    int below, ett_demand_time own) {
+  double ratio = seconds_end / links_end;
+  double slow = by_links * fmax(1.0, ratio);
+  double least = below ? fmin(0.5, ratio) * by_links
+                       : fmin(0.5 * by_links, by_links - (1 - ratio) * links_end);
+  double held = fmax(least, below ? fmin(own.seconds, slow) : own.seconds);
+  if (held != own.seconds)
+    return (ett_demand_time){held, 0.5 * held, 2 * held};
+  own.low = fmax(own.low, 0.5 * least);
+  own.high = fmin(own.high, 2 * fmax(slow, held));
+  return own;
 }
 
 static int sampled(const ett_message_price *p, double bytes, ett_demand_time *time) {
@@ -154,7 +161,7 @@ static int sampled(const ett_message_price *p, double bytes, ett_demand_time *ti
     double links = ett_comm_law_at(p->law, end * p->element_bytes * p->ranks).seconds;
     if (ett_model_predict(p->model, &end, &at_end, NULL) != 0)
       return 0;
-    *time = within_links(by_links, at_end.value / links, below, *time);
+    *time = within_links(by_links, at_end.value, links, below, *time);
   }
   double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
   if (time->seconds < least) {

@@ -242,6 +242,15 @@ describe("collectives", function()
         before, outside = answer.seconds, outside + (answer.provenance == "extrapolated" and 1 or 0)
       end
       assert.is_true(outside > 60)
+      -- Samples of latencies say nothing about the rate: it stays within twice the links', and the interval too.
+      for _, bytes in ipairs { 1e7, 1e8, 1e9, 1e10 } do
+        local answer = p:collective("all_reduce", bytes, at, "fp16")
+        local links = clusters.collective(on, "all_reduce", bytes, at).seconds
+        local ratio = answer.seconds / links
+        assert.is_true(ratio > 0.49 and ratio < 1.05 * math.max(1, over_links), ("%s: %g"):format(what, ratio))
+        assert.is_true(answer.low_seconds > 0.24 * links, what)
+        assert.is_true(answer.high_seconds < 2.1 * math.max(1, over_links) * links, what)
+      end
     end
   end)
 

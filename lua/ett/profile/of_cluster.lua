@@ -356,14 +356,22 @@ local function few_timer(self, kind, topology, dtype, links_seconds)
   end
 end
 
--- Limits times outside the samples, so that they join the samples. `over_links`: sampled seconds over the links' at
--- the smallest sample, or at the largest. Lower limit: half of the links' time, or less if the samples are faster.
--- Below the samples, where regressors are constant, also an upper one: the links' time, or more if the samples are
--- slower.
-local function within_links(by_links, over_links, answer)
-  local most = answer.below and by_links * math.max(1.0, over_links) or math.huge
-  local held = math.max(math.min(0.5, over_links) * by_links, math.min(answer.seconds, most))
-  if held == answer.seconds then return answer end
+-- Limits times outside the samples, so that they join the samples. `at_end`: { seconds of the samples, seconds of the
+-- links } at the smallest sample, or at the largest. Lower limit: half of the links' time, or less if the samples are
+-- faster: below the samples by the same ratio, above by the same seconds, so that a ratio of latencies does not become
+-- a bandwidth. Below the samples, where regressors are constant, also an upper limit: the links' time, or more if the
+-- samples are slower. The interval ends at half of the lower limit and at twice the slowest of these times.
+local function within_links(by_links, at_end, answer)
+  local over_links = at_end.seconds / at_end.links
+  local slow = by_links * math.max(1.0, over_links)
+  local least = answer.below and math.min(0.5, over_links) * by_links
+    or math.min(0.5 * by_links, by_links - (1 - over_links) * at_end.links)
+  local held = math.max(least, math.min(answer.seconds, answer.below and slow or math.huge))
+  if held == answer.seconds then
+    answer.low_seconds = math.max(answer.low_seconds, 0.5 * least)
+    answer.high_seconds = math.min(answer.high_seconds, 2 * math.max(slow, held))
+    return answer
+  end
   return { seconds = held, low_seconds = 0.5 * held, high_seconds = 2 * held, provenance = "extrapolated",
     outside = answer.outside, detail = { "limited by the links' time; %s", answer.detail or "" } }
 end
@@ -425,7 +433,7 @@ function Profile:collective_timer(kind, topology, dtype)
       if find_rest() == links then return law() end
     end
   end
-  local over_links = {} -- at the smallest and at the largest sample
+  local at_ends = {} -- the smallest and the largest sample
   local function of_links(bytes, format, said)
     local answer = links(bytes)
     answer.detail = { format, said, answer.detail }
@@ -443,8 +451,8 @@ function Profile:collective_timer(kind, topology, dtype)
     end
     if answer.provenance ~= "extrapolated" or not ends then return answer end
     local k = answer.below and 1 or 2
-    over_links[k] = over_links[k] or own(ends[k]).seconds / links_seconds(ends[k])
-    return within_links(by_links, over_links[k], answer)
+    at_ends[k] = at_ends[k] or { seconds = own(ends[k]).seconds, links = links_seconds(ends[k]) }
+    return within_links(by_links, at_ends[k], answer)
   end, compiled and function()
     local own_law, spread = law()
     return own_law or nil, spread, compiled
