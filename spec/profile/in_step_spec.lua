@@ -41,6 +41,16 @@ describe("kernels in a step", function()
     local free = seconds(device, "linear_up", large, "bf16")
     device.power_limit_watts = 250
     assert.near((350 / 250) ^ in_step.power_exponent, seconds(device, "linear_up", large, "bf16") / free, 1e-9)
+    -- RTX PRO 6000 has tables of its own at its 600 W: neither its products nor its attention are slowed again.
+    local rtx = devices.get "rtx_pro_6000"
+    assert.near(in_step.products.blackwell.bf16, factor("rtx_pro_6000", "bf16"), 1e-9)
+    assert.near((1200 / 600) ^ in_step.power_exponent * in_step.products.blackwell.other,
+      factor("rtx_pro_6000", "fp8"), 1e-3)
+    local laws = require("ett.profile.kernels").laws(rtx).laws
+    local x = { batch = 4, heads = 32, kv_heads = 8, seq_q = 8192, seq_k = 8192, head_dim = 128, value_dim = 128,
+      causal = 1, window = 0 }
+    local alone = require("ett.profile.kernels.attention_training").seconds(rtx, laws, "bf16", "forward", x)
+    assert.near(in_step.attention.cudnn.blackwell[1], seconds(rtx, "flash_attention", x, "bf16") / alone, 1e-9)
   end)
 
   it("of attention are at most as fast as cuDNN's; FlashAttention 3 and 4 are as fast", function()

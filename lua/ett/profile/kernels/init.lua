@@ -313,7 +313,8 @@ local own_spread, neighbour_spread, far_spread = 0.08, 0.2, 0.4
 
 --- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the
 --- measured forward passes of both devices at the head dimension. The forward passes may be a sibling's.
----@return table? { laws, spread (half-width of the interval), detail }
+---@return table? { laws, spread (half-width of the interval), detail, measured (the device's own forward passes
+---  scale them) }
 function kernels.laws(device)
   local file, neighbour, other = nearest_file(device, "attention_training")
   if not file then return nil end
@@ -321,7 +322,7 @@ function kernels.laws(device)
   local kernel, near = forward_kernel(device)
   return { laws = kernel and moved(file.laws, device, other, kernel) or file.laws,
     spread = (near or other.generation == device.generation) and neighbour_spread or far_spread,
-    detail = "fitted formula of fused attention, from " .. neighbour }
+    detail = "fitted formula of fused attention, from " .. neighbour, measured = kernel and not kernel.from }
 end
 
 return kernels
