@@ -603,6 +603,28 @@ describe("the formulas of attention", function()
     end
   end)
 
+  it("take no less time for more tokens, also beside multiples of a block", function()
+    for _, name in ipairs { "a100_sxm", "h100_sxm", "h20", "l40s", "rtx_pro_6000", "b200_sxm", "gb300", "mi300x" } do
+      local times = require("ett.profile.device_times").new(device_module.get(name))
+      for _, heads in ipairs { 8, 64 } do
+        for _, head_dim in ipairs { 64, 128 } do
+          for _, pass in ipairs { "forward", "backward" } do
+            for causal = 0, 1 do
+              local before = 0.0
+              for _, seq in ipairs { 64, 100, 128, 129, 192, 256, 257, 384, 385, 512, 513, 1000, 1024, 1025 } do
+                local seconds = times:operator("flash_attention", { batch = 2, heads = heads, kv_heads = 8,
+                  seq_q = seq, seq_k = seq, head_dim = head_dim, causal = causal }, "bf16", pass).seconds
+                assert.is_true(seconds >= before, ("%s %s, %d heads of %d, causal %d, %d tokens: %g after %g s"):format(
+                  name, pass, heads, head_dim, causal, seq, seconds, before))
+                before = seconds
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
+
   local tables, none = require("kernel_tables").folder()
   local measured = tables and it or function(name) it(name, function() pending(none) end) end
 

@@ -37,9 +37,8 @@ local waiting = { ampere = 0.7, hopper = 0.0, ada = 0.2, blackwell = 0.5, other 
 function training.idle(device, pass, x)
   local rows, others = x.seq_q, x.seq_k
   if pass == "backward" then rows, others = others, rows end
-  local blocks = x.batch * x.heads * math.ceil(rows / block_rows)
   local longest = x.window > 0 and min(x.window, others) or others
-  local last = longest * rows / pairs_of(x) * device.multiprocessors / blocks
+  local last = longest * min(rows, block_rows) * device.multiprocessors / (pairs_of(x) * x.batch * x.heads)
   return max(last, 1 + (waiting[device.generation] or waiting.other) * last)
 end
 
