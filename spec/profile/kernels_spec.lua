@@ -582,6 +582,28 @@ describe("the formulas of attention", function()
     assert.near(1, seconds(laws, 112) / seconds(laws, 128), 1e-9) -- 112 x 2.0 > 128 x 1.4
   end)
 
+  it("give short sequences of large heads at least the time of half as large heads", function()
+    -- Causal, 8 sequences, 32 heads of 128, 8 key-value heads: the fastest framework on GB300 (aiconfigurator), us.
+    for seq, measured in pairs { [512] = 41.2, [1024] = 87.8, [2048] = 234.8 } do
+      assert.near(1, by_laws("gb300", 8, 32, seq, 128) / (1e-6 * measured), 0.15, tostring(seq))
+    end
+    for _, name in ipairs { "a100_sxm", "h200_sxm", "b200_sxm", "gb300", "rtx_pro_6000", "mi300x" } do
+      local times = require("ett.profile.device_times").new(device_module.get(name))
+      for _, seq in ipairs { 512, 2048, 16384 } do
+        for _, pass in ipairs { "forward", "backward" } do
+          local before = 0.0
+          for _, head_dim in ipairs { 64, 72, 80, 96, 112, 128, 136 } do
+            local seconds = times:operator("flash_attention", { batch = 8, heads = 32, kv_heads = 8, seq_q = seq,
+              seq_k = seq, head_dim = head_dim, causal = 1 }, "bf16", pass).seconds
+            assert.is_true(seconds >= 0.99 * before, ("%s %s, %d tokens, heads of %d: %g after %g s"):format(name,
+              pass, seq, head_dim, seconds, before))
+            before = seconds
+          end
+        end
+      end
+    end
+  end)
+
   it("leave multiprocessors idle if there are few heads", function()
     -- One sequence of 4096 tokens, heads of 128: the mean of vllm and sglang (aiconfigurator), us.
     for heads, measured in pairs { [4] = 190, [16] = 467.5, [32] = 817.5 } do
