@@ -2,7 +2,9 @@
 local devices = require "ett.profile.device"
 local device_times = require "ett.profile.device_times"
 local estimate = require "ett.step.estimate"
+local experts = require "ett.profile.kernels.experts"
 local in_step = require "ett.profile.in_step"
+local kernels = require "ett.profile.kernels"
 local schema = require "ett.base.schema"
 local stack_module = require "ett.operator.stack"
 
@@ -12,6 +14,18 @@ local function seconds(device, name, shape, dtype, pass, stack)
 end
 
 local large = { tokens = 8192, in_features = 8192, out_features = 16384 }
+
+--- Seconds of the products of experts in one grouped kernel. slower: factor on what grows with the tokens.
+local function by_experts(device, x, pass, slower, tile)
+  local kernel, sum = kernels.of(device, "gemm", "bf16"), 0.0
+  local m, n, k, batch = x.tokens, x.out_features, x.in_features, x.batch
+  for _, of in ipairs(pass == "forward" and { { m = m, n = n, k = k } }
+    or { { m = m, n = k, k = n }, { m = n, n = k, k = m, sums = true } }) do
+    of.batch = batch
+    sum = sum + experts.seconds(kernel, of, { ways = "grouped", slower = slower, tile = tile })
+  end
+  return sum
+end
 
 describe("kernels in a step", function()
   it("are slower under a power limit, if they need the power", function()
@@ -46,7 +60,7 @@ describe("kernels in a step", function()
     assert.near(in_step.products.blackwell.bf16, factor("rtx_pro_6000", "bf16"), 1e-9)
     assert.near((1200 / 600) ^ in_step.power_exponent * in_step.products.blackwell.other,
       factor("rtx_pro_6000", "fp8"), 1e-3)
-    local laws = require("ett.profile.kernels").laws(rtx).laws
+    local laws = kernels.laws(rtx).laws
     local x = { batch = 4, heads = 32, kv_heads = 8, seq_q = 8192, seq_k = 8192, head_dim = 128, value_dim = 128,
       causal = 1, window = 0 }
     local alone = require("ett.profile.kernels.attention_training").seconds(rtx, laws, "bf16", "forward", x)
@@ -253,34 +267,42 @@ describe("kernels in a step", function()
     local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
     local expert = { batch = 4, tokens = 2048, in_features = 4096, out_features = 4096 }
     for _, pass in ipairs { "forward", "backward" } do
+      local function of_products(tile)
+        return in_step.grouped.tpu * by_experts(device, expert, pass, in_step.products.tpu.bf16, tile)
+      end
       local shared = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
+      assert.near(1, shared / of_products(1024), 1e-9)
       stack.grouped_tile = 0
-      -- Arithmetic; the weights are read once.
-      assert.near(1 + 3 / 4 * 512 / 1024, shared / seconds(device, "expert_linear1", expert, "bf16", pass, stack), 0.04)
+      local alone = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
+      assert.near(1, alone / of_products(0), 1e-9)
+      assert.near(1 + 3 / 4 * 512 / 1024, shared / alone, 0.04) -- of the arithmetic; the weights are read once
       stack.grouped_tile = 512
     end
   end)
 
   it("of experts never take less time with more tokens, and never less than memory takes for their operands", function()
-    local tokens = { 1, 8, 16, 32, 48, 64, 80, 88, 90, 112, 127, 128, 129, 152, 160, 192, 256, 320, 384, 512, 4096 }
+    local function grow(name, software, pass, dtype, size)
+      local device, stack, last = devices.get(name), stack_module.get(software), 0.0
+      local batch, inputs, outputs = table.unpack(size)
+      for _, count in ipairs { 1, 8, 16, 32, 48, 64, 80, 88, 90, 112, 127, 128, 129, 152, 160, 192, 256, 320, 384, 512,
+        4096, 16384 } do
+        local expert = { batch = batch, tokens = count, in_features = inputs, out_features = outputs }
+        local now = seconds(device, "expert_linear1", expert, dtype, pass, stack)
+        local what = ("%s %s %s %s %d"):format(name, software, dtype, pass, count)
+        assert.is_true(now >= last, what)
+        last = now
+        -- The weight, an input and an output; backward twice.
+        local bytes = batch * (schema.dtype_bytes[dtype] * (outputs + count) * inputs + 2.0 * count * outputs)
+        assert.is_true(now >= (pass == "backward" and 2 or 1) * bytes / device.memory_bandwidth, what)
+      end
+    end
     for _, name in ipairs { "h100_sxm", "h20", "l40s", "gb300", "mi300x", "tpu_v6e" } do
-      local device = devices.get(name)
-      for _, software in ipairs { "torchtitan", "megatron", "maxtext" } do
-        local stack = stack_module.get(software)
-        for _, pass in ipairs { "forward", "backward" } do
-          for _, dtype in ipairs { "bf16", "fp8", "nvfp4" } do
-            local last = device:peak(dtype) and 0.0 or math.huge
-            for _, count in ipairs(last == 0.0 and tokens or {}) do
-              local expert = { batch = 16, tokens = count, in_features = 4096, out_features = 3072 }
-              local now = seconds(device, "expert_linear1", expert, dtype, pass, stack)
-              local what = ("%s %s %s %s %d"):format(name, software, dtype, pass, count)
-              assert.is_true(now >= last, what)
-              last = now
-              -- The weight, an input and an output; backward twice.
-              local bytes = 16 * (schema.dtype_bytes[dtype] * (3072 * 4096 + count * 4096) + 2.0 * count * 3072)
-              assert.is_true(now >= (pass == "backward" and 2 or 1) * bytes / device.memory_bandwidth, what)
-            end
+      for _, dtype in ipairs { "bf16", "fp8", "nvfp4" } do
+        for _, pass in ipairs(devices.get(name):peak(dtype) and { "forward", "backward" } or {}) do
+          for _, software in ipairs { "torchtitan", "megatron", "maxtext" } do
+            grow(name, software, pass, dtype, { 16, 4096, 3072 })
           end
+          grow(name, "maxtext", pass, dtype, { 8, 5120, 16384 })
         end
       end
     end
@@ -313,8 +335,9 @@ describe("kernels in a step", function()
       local stack = stack_module.get "plain"
       stack.grouped = grouped
       local expert = { batch = 1, tokens = 8192, in_features = 8192, out_features = 16384 }
-      local one = seconds(device, "linear_up", large, "bf16")
-      assert.near(in_step.grouped[grouped], seconds(device, "expert_linear1", expert, "bf16", nil, stack) / one, 0.08)
+      local one = by_experts(device, expert, "forward", in_step.products.hopper.bf16, 0)
+      assert.near(in_step.grouped[grouped], seconds(device, "expert_linear1", expert, "bf16", nil, stack) / one, 1e-9)
+      assert.near(1, one / seconds(device, "linear_up", large, "bf16"), 0.06)
     end
   end)
 
