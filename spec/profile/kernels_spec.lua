@@ -595,7 +595,7 @@ describe("the formulas of attention", function()
           for _, head_dim in ipairs { 64, 72, 80, 96, 112, 128, 136 } do
             local seconds = times:operator("flash_attention", { batch = 8, heads = 32, kv_heads = 8, seq_q = seq,
               seq_k = seq, head_dim = head_dim, causal = 1 }, "bf16", pass).seconds
-            assert.is_true(seconds >= 0.99 * before, ("%s %s, %d tokens, heads of %d: %g after %g s"):format(name,
+            assert.is_true(seconds >= before * (1 - 1e-9), ("%s %s, %d tokens, heads of %d: %g after %g s"):format(name,
               pass, seq, head_dim, seconds, before))
             before = seconds
           end
@@ -696,6 +696,14 @@ describe("the formulas of attention", function()
         local flops = 4.0 * 2 * 2048 * 2048 ^ 2 * (causal == 1 and 0.5 or 1)
         assert.near(rates[causal + 1], flops / 1e12 / by_laws("h20", 2, 2048 // head_dim, 2048, head_dim, causal),
           0.17 * rates[causal + 1], ("%d %d"):format(head_dim, causal))
+      end
+    end
+    -- Causal, 4 x 8192 tokens, 32 heads, 4 key-value heads of 64 and 128: the fastest framework (aiconfigurator), us.
+    -- RTX PRO 6000's laws follow trtllm's passes, which take 1.8 times as long as sglang's with heads of 128.
+    for name, case in pairs { rtx_pro_6000 = { 4189, 6068, 0.34 }, l40s = { 6607, 10919, 0.15 },
+      b200_sxm = { 1477, 2001, 0.18 }, gb300 = { 1017, 1298, 0.1 } } do
+      for i, head_dim in ipairs { 64, 128 } do
+        assert.near(1, by_laws(name, 4, 32, 8192, head_dim) / (1e-6 * case[i]), case[3], name)
       end
     end
     -- The power of an L4 allows 59.4 TFLOP/s.

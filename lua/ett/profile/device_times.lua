@@ -238,7 +238,6 @@ local function attention(self, op, shape, pass)
   if not seconds then return nil end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
-  seconds = seconds * ((training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim))
   local known = laws.measured and transfer.allowed(self.device, products_dtype) and self.device.power_watts
   seconds = seconds * (factors and factors[pass == "backward" and 2 or 1] or 1.0) * power_factor(self.device, known)
   local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth

@@ -27,8 +27,9 @@ local block_rows = 128
 
 -- Share of the longest block that multiprocessors wait at the end of a kernel, by generation. Fitted to causal forward
 -- passes of the fastest framework for each shape (attention_forward, without the rows that `ett bench kernels` holds
--- out): 0.7 on A100, 0 to 0.1 on H100 and H200, 0 to 0.2 on L40S. 0.5 on Blackwell lies between cuDNN's own rows on
--- GB300 (0 to 0.2), RTX PRO 6000 (0.2 to 0.7) and B200, B300 and GB300 (0 to 1.1). Other generations: assumed.
+-- out): 0.7 on A100, 0 to 0.1 on H100 and H200, 0 to 0.2 on L40S, 0.2 to 0.7 on RTX PRO 6000, 0 to 1.1 on B200, B300
+-- and GB300. 0.5 on Blackwell is a compromise: cuDNN's own rows on GB300, the modelled kernel, need 0 to 0.2, but
+-- all have ten blocks or more for each multiprocessor. Other generations: assumed.
 local waiting = { ampere = 0.7, hopper = 0.0, ada = 0.2, blackwell = 0.5, other = 0.0 }
 
 --- Time of a pass over its time if all multiprocessors were busy until its end: 1 for many blocks. It is at least the
@@ -242,7 +243,9 @@ end
 function training.seconds(device, laws, dtype, pass, x)
   local value = by_law(laws, dtype, pass, x, max(1, pairs_of(x) / x.seq_q))
   if not value then return nil end
-  return training.flops(x, pass) / device:peak(dtype) * training.idle(device, pass, x) * value + launch_seconds
+  local padding = (training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim)
+  return training.flops(x, pass) * padding / device:peak(dtype) * training.idle(device, pass, x) * value
+    + launch_seconds
 end
 
 --- Laws times a factor.
