@@ -87,7 +87,8 @@ in_step.apart = 0.707
 --- and 2.75 times (GB200) as long as Xeon 8480C (NVIDIA/TransformerEngine#2053).
 in_step.host = { grace = 1.89 }
 
---- Exponent of a device's power limit in the rate of large products and attention. Power grows at most with the cube of
+--- Exponent of a device's power limit in the rate of large products and attention, except where their kernel times
+--- already respect the limit (`power_factor` in ett.profile.device_times). Power grows at most with the cube of
 --- the clock, and linearly once the voltage has reached its minimum; the fitted value lies between. Tables are bursts
 --- too short for throttling, except under a power limit far below the demand.
 in_step.power_exponent = 0.536

@@ -38,7 +38,7 @@ function collectives.fit(rows)
   return curves
 end
 
---- The curve without noise that lets a larger size take less time: neighbouring sizes whose times fall have their
+--- The curve, smoothed so that no larger message takes less time: neighbouring sizes whose times fall have their
 --- geometric mean. It is the nearest rising curve in squares of logarithms (pools of adjacent violators).
 ---@param curve number[] { bytes, seconds, … }
 function collectives.rising(curve)

@@ -3,11 +3,11 @@
 -- The analytic time is the maximum of arithmetic and memory time. Arithmetic runs in waves of output tiles over the
 -- multiprocessors; the fastest of several tile sizes is taken. Long products run at lower clocks. Small weights can
 -- stay in the last-level cache between the runs of a benchmark.
+local table_at = require "ett.base.table_at"
+
 local gemm = { name = "gemm", summary = "matrix products, by data type", table = "gemm.csv",
   inputs = { "m", "n", "k" }, texts = { "framework", "dtype" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   balance = 5, rounds = { default = 60, bf16 = 200, fp8 = 80 } }
-
-local table_at = require "ett.base.table_at"
 
 --- Bytes of an element of A and B. mxfp4, which plans do not offer, stores one scale for 32 elements.
 gemm.element_bytes = setmetatable({ mxfp4 = 0.5 + 1 / 32 }, { __index = require("ett.base.schema").dtype_bytes })
@@ -95,9 +95,9 @@ local function filling(m, n, rows, columns, multiprocessors)
   return waves / ceil(waves), min(ceil(waves), 64)
 end
 
---- Analytic seconds of a product, and the features of the trees. AMD's tables have few weights: trees took the rest of
---- the columns for their number. Without it, held-out errors are equal (development splits, MI355X: fp8 9.2 to 9.0 %,
---- bf16 7.0 to 7.1 %), and fewer times fall with more columns.
+--- Analytic seconds of a product, and the features of the trees. AMD's tables have few weights, which
+--- trees would tell apart by n % 256 and n % 1024. Without these features held-out errors are equal (development
+--- splits, MI355X: fp8 9.2 to 9.0 %, bf16 7.0 to 7.1 %), and fewer times fall with more columns.
 ---@param device ett.Device
 ---@param dtype string
 ---@param x table { m, n, k }

@@ -89,7 +89,7 @@ local rings = { all_reduce = true, all_gather = true, reduce_scatter = true, bro
 
 local risen = setmetatable({}, { __mode = "k" }) -- curve -> the same without times that fall
 
--- A curve of bandwidths without noise that lets a larger message take less time.
+-- A curve of bandwidths, smoothed so that no larger message takes less time.
 local function rising(curve)
   if risen[curve] then return risen[curve] end
   local times, falls = {}, false

@@ -43,8 +43,9 @@ local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0
       1 } } }
 
 -- RCCL's on Infinity Fabric, `nvlink` to its tuner (ROCm/rccl src/graph/tuning.cc: baseLat, hwLat and bwRatio of
--- tuning_model_5 and tuning_model_6, gfx942 and gfx950). The tuner chooses LL128 by size and has no rate for it.
--- Measured times agree with NCCL's rate for rings in a node, not for trees over nodes (spec/comm/comm_spec.lua).
+-- tuning_model_5 and tuning_model_6, gfx942 and gfx950). For others, as gfx90a (MI250X), they are assumed. The
+-- tuner chooses LL128 by size and has no rate for it. Measured times agree with NCCL's rate for rings in a node,
+-- not for trees over nodes (spec/comm/comm_spec.lua).
 local rccl_ll = { name = "LL", ring = { start = 12e-6, share = 0.08, nvlink = 0.8 / 3.4, network = 9.5 / 14 },
   tree = { start = 12e-6, share = 0.06, nvlink = 0.9 / 3.4, network = 10.5 / 14 } }
 local rccl_ll128 = { name = "LL128", ring = { inside = true, start = 12e-6, share = 0.92, nvlink = 0.8 / 3.4 } }
