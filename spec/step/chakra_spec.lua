@@ -118,6 +118,8 @@ describe("Chakra execution traces", function()
   for name, plan in pairs {
     ["1f1b"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2 }, gpipe = { pp = 4, micro_batches = 2, schedule = "gpipe" },
     ["V-shaped"] = { pp = 2, vp = 2, micro_batches = 4, schedule = "zb_v" },
+    ["waits for the host in split passes"] = { pp = 2, micro_batches = 4, schedule = "zb_h1",
+      stack = "plain:graphs=false:launch_seconds=1e-3" },
     ["two-way"] = { pp = 4, micro_batches = 4, schedule = "chimera" },
     ["replicas outside"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2, rank_order = "tp-cp-ep-pp-dp" },
     ["stages inside"] = { pp = 2, tp = 2, cp = 2, micro_batches = 2, rank_order = "pp-tp-cp-ep-dp" },

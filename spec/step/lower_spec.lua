@@ -186,10 +186,11 @@ describe("waits for the launches of the host in a split backward pass", function
         stack = "plain:graphs=false:launch_seconds=" .. launch } }
   end
 
-  -- Seconds of the units of a stage without embedding and head, those of their waits for the host, and their launches.
-  local function units(...)
+  -- Seconds of the units of a stage of two layers, those of their waits for the host, and their launches. The first
+  -- stage has the embedding, too.
+  local function units(stage, ...)
     local e, seconds, waits, launches = run_of(...), {}, {}, { B = 0, W = 0 }
-    for _, unit in ipairs(timeline.of(e).stages[2].units) do
+    for _, unit in ipairs(timeline.of(e).stages[stage].units) do
       local sum, waited = 0, 0
       for _, part in ipairs(unit.parts) do
         sum, waited = sum + part.seconds, waited + (part.name == "host" and part.seconds or 0)
@@ -197,30 +198,33 @@ describe("waits for the launches of the host in a split backward pass", function
       assert.near(unit.seconds, sum, 1e-12)
       seconds[unit.kind], waits[unit.kind] = unit.seconds, waited
     end
-    local middle = e.lowered.kinds[2]
-    for index, n in pairs(middle.uses) do
-      local o = e.lowered.operations[index]
-      local runs = o.kind == "operator" and o.name ~= "host" and not (o.operator and o.operator.joins) and 2 * n or 0
-      launches.B = launches.B + runs * (2 - 2 * o.weight_share) -- two layers
-      launches.W = launches.W + runs * 2 * o.weight_share
+    for place, layers in pairs { stage == 1 and 1 or 0, 2 } do
+      for index, n in pairs(e.lowered.kinds[place].uses) do
+        local o = e.lowered.operations[index]
+        local runs = o.kind == "operator" and o.name ~= "host" and not (o.operator and o.operator.joins) and 2 * n or 0
+        launches.B = launches.B + layers * runs * (1 - o.weight_share)
+        launches.W = launches.W + layers * runs * o.weight_share
+      end
     end
     return seconds, waits, launches
   end
 
   it("are those of each unit's own launches", function()
-    local whole, own, _, launches = units("1f1b", 512, 1e-3), units("zb_h1", 512, 1e-3)
-    assert.is_true(launches.W >= 8 and launches.B > launches.W)
-    assert.near(1e-3 * launches.W, own.W, 1e-9)
-    assert.near(1e-3 * launches.B, own.B, 1e-9)
-    assert.near(own.B + own.W, whole.B, 1e-9)
+    for stage = 1, 2 do
+      local whole, own, _, launches = units(stage, "1f1b", 512, 1e-3), units(stage, "zb_h1", 512, 1e-3)
+      assert.is_true(launches.W >= 8 and launches.B > launches.W)
+      assert.near(1e-3 * launches.W, own.W, 1e-9)
+      assert.near(1e-3 * launches.B, own.B, 1e-9)
+      assert.near(own.B + own.W, whole.B, 1e-9)
+    end
   end)
 
   it("are none in a unit whose kernels take longer", function()
-    local own, waits, launches = units("zb_h1", 131072, 1e-3) -- attention fills the unit of input gradients
+    local own, waits, launches = units(2, "zb_h1", 131072, 1e-3) -- attention fills the unit of input gradients
     assert.is_true(own.B > 1e-3 * launches.B)
     assert.near(0, waits.B, 1e-12)
     assert.near(1e-3 * launches.W, own.W, 1e-9)
-    local _, together = units("1f1b", 131072, 1e-3)
+    local _, together = units(2, "1f1b", 131072, 1e-3)
     assert.near(0, together.B, 1e-12)
   end)
 
