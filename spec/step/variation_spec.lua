@@ -237,6 +237,24 @@ describe("steps of slow stages", function()
     end
   end)
 
+  it("count slow devices of each stage with jitter, too, as the four steps of two stages do", function()
+    for _, split in ipairs { { 10, 6 }, { 13, 3 } } do
+      local function added(fields)
+        local plan = { pp = 2, seq = 2048, micro_batches = 8, split = split }
+        for name, value in pairs(fields) do plan[name] = value end
+        local e = estimate.new { cluster = "dgx_h100", plan = plan,
+          model = model_module.new("llama", { layers = 16, hidden = 2048, heads = 16, vocab = 32000 }) }
+        return e.varied_mean_seconds / e.step_seconds - 1
+      end
+      local first, second = added { rank_slowdown = { 1.25, 1 } }, added { rank_slowdown = { 1, 1.25 } }
+      local exact = 0.21 * (first + second) + 0.09 * added { rank_slowdown = { 1.25, 1.25 } }
+      for _, jitter in ipairs { 0, 1e-6, 0.01 } do
+        local got = added { slow_share = 0.3, slow_factor = 1.25, jitter = jitter }
+        assert.near(1, got / exact, 0.006, ("split %d, jitter %g"):format(split[1], jitter))
+      end
+    end
+  end)
+
   it("wait for gathers of weights no longer than others", function()
     for _, overlap in ipairs { false, true } do
       local slow, computing = {}, 0.0

@@ -86,7 +86,8 @@ end
 ---@param all number added seconds of a step in which all stages have the last factor
 ---@param work number[] seconds of computing of a micro-batch on each stage
 ---@param faster boolean whether factors are also below 1
----@return table { fill = { d_s, … }, stages = { points of h_s, or false: never the bottleneck }, floor = number? }
+---@return table { fill = { d_s, … }, stages = { points of h_s, or false: never the bottleneck }, slow = the same for a
+---slow device on the stage, floor = number? }
 function variation.law(factors, single, all, work, faster)
   local last, busiest, sum = #factors, 1, 0.0
   for s in ipairs(single) do
@@ -95,16 +96,16 @@ function variation.law(factors, single, all, work, faster)
   end
   local others = sum - work[busiest]
   local fill = others > 0 and math.max(0.0, all - single[busiest][last]) / (factors[last] - 1) / others or 0.0
-  local law, most, best = { fill = {}, stages = {} }, -math.huge, 0
+  local law, most, best = { fill = {}, stages = {}, slow = {} }, -math.huge, 0
   local tiny, least = 1e-9 * all, 1e-3 * all / (factors[last] - 1) -- least: seconds per factor of a bottleneck
   -- All work of a bottleneck lengthens the step, of other stages that of one or a few micro-batches. A bottleneck also
-  -- bounds a step whose other stages are faster.
+  -- bounds a step whose other stages are faster. A stage with a slow device counts wherever it lengthens the step.
   local half = faster and 0.5 * single[busiest][last] / (factors[last] - 1) / work[busiest] or 0.0
-  for s, seconds in ipairs(single) do
-    local d, points = fill * work[s], {}
+  local function points_of(s, steepness)
+    local seconds, points = single[s], {}
     for i = 2, last do
-      local y = seconds[i] - d * (factors[i] - 1)
-      local steep = seconds[i] - seconds[i - 1] >= half * work[s] * (factors[i] - factors[i - 1])
+      local y = seconds[i] - law.fill[s] * (factors[i] - 1)
+      local steep = seconds[i] - seconds[i - 1] >= steepness * work[s] * (factors[i] - factors[i - 1])
       -- Where the stage is not the bottleneck h is unknown: the first segment where it is one is extended. From there
       -- on h does not fall.
       if #points > 0 or steep and y > least * (factors[i] - 1) then
@@ -113,8 +114,14 @@ function variation.law(factors, single, all, work, faster)
         points[#points + 1] = { factors[i], before and math.max(y, before[2] + tiny) or y }
       end
     end
-    law.fill[s], law.stages[s] = d, #points > 0 and points
-    if #points > 0 and at(points, 1) > most then most, best = at(points, 1), s end
+    return #points > 0 and points
+  end
+  for s in ipairs(single) do
+    law.fill[s] = fill * work[s]
+    law.stages[s] = points_of(s, half)
+    law.slow[s] = half > 0 and points_of(s, 0.0) or law.stages[s]
+    local points = law.stages[s]
+    if points and at(points, 1) > most then most, best = at(points, 1), s end
   end
   if most < -tiny then
     -- Below its first point the slowest stage falls to the step of equal devices; if messages hide it there, they stay.
@@ -125,10 +132,11 @@ function variation.law(factors, single, all, work, faster)
 end
 
 --- Added seconds if all stages have one factor.
-local function together(law, x)
+---@param lists table law.stages or law.slow
+local function together(law, lists, x)
   local most, fill = law.floor or -math.huge, 0.0
   for s, d in ipairs(law.fill) do
-    if law.stages[s] then most = math.max(most, at(law.stages[s], x)) end
+    if lists[s] then most = math.max(most, at(lists[s], x)) end
     fill = fill + d * (x - 1)
   end
   return most + fill
@@ -139,8 +147,9 @@ local function joint(law, y, share, plain, slow, most)
   local list = { [0] = law.floor and y < law.floor and 0.0 or 1.0 }
   for k = 1, most do list[k] = 0.0 end
   for s = 1, #law.fill do
-    local x = law.stages[s] and inverse(law.stages[s], y) or math.huge
-    local low, high = (1 - share) * plain(x), share > 0 and share * slow(x) or 0.0
+    local function most_factor(points) return points and inverse(points, y) or math.huge end
+    local low = (1 - share) * plain(most_factor(law.stages[s]))
+    local high = share > 0 and share * slow(most_factor(law.slow[s])) or 0.0
     for k = math.min(s, most), 1, -1 do list[k] = list[k] * low + list[k - 1] * high end
     list[0] = list[0] * low
   end
@@ -184,8 +193,8 @@ function variation.below(law, shape, v)
   local plain, slow, share = stages_of(shape.ranks, v)
   local used = v.jitter > 0 and nodes or middle
   local cases = cases_of(law, v, share, plain, slow)
-  local highest = together(law, most_of(v))
-  local least, near = together(law, math.max(0.0, 1 - 8 * v.jitter)), 1e-9 * highest
+  local highest = math.max(together(law, law.stages, most_of(v)), together(law, law.slow, most_of(v)))
+  local least, near = together(law, law.stages, math.max(0.0, 1 - 8 * v.jitter)), 1e-9 * highest
   local grid, known, slowest = (highest - least) / 2000, {}, cases[#cases].k
   -- With jitter the probabilities are smooth: one of 2000 values of y is near enough.
   local function at_most(y)
