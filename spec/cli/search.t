@@ -187,13 +187,21 @@ dollars and energy leave out the other devices of the last node: 20 of 24 device
 ?1
 
 # Messages that say what to write instead.
-$ S='ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192'; for w in 'tp = 4' 'tp == 4 and pp=1' 'tp ~= = 4' 'tp == '; do $S --where "$w"; done; $S --vary hidden=4096,8192
+$ S='ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192'; for w in 'tp = 4' 'tp == 4 and pp=1' 'tp ~= = 4' 'tp == '; do $S --where "$w"; done; for w in '--vary hidden=4096,8192' '--fix hidden=4096' '--fix nosuch=1' '--fix devices=8' '--vary tq=1,2'; do $S $w; echo $?; done
 ett: search: where 'tp = 4': write == in place of =, as in tp == 4
 ett: search: where 'tp == 4 and pp=1': write == in place of =, as in tp == 4
 ett: search: where 'tp ~= = 4': write == in place of =, as in tp == 4
 ett: search: where 'tp == ': the expression is incomplete
-ett: search: vary: unknown field 'hidden'; `ett sweep` varies hyper-parameters
-?1
+ett: search: --vary: 'hidden' is a hyper-parameter; `ett sweep` varies these
+2
+ett: search: --fix: 'hidden' is a hyper-parameter; write 'hidden=4096' alone
+2
+ett: search: unknown field 'nosuch'; `ett search --help` lists them
+2
+ett: search: unknown field 'devices'; did you mean '--devices'?
+2
+ett: search: unknown field 'tq'; did you mean 'tp'?
+2
 
 # An equals sign in a text is part of it.
 $ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192 --where "stack == 'a=b'" 2>&1 | grep -o 'no layout'

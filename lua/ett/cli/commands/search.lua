@@ -46,6 +46,16 @@ local function of_flags(opts, words)
     run.plan.gradient_all_reduce ~= nil
 end
 
+--- Refuses a name in --fix or --vary that is no field of a plan.
+local function check_name(option, name, text)
+  if option == "vary" and (name == "devices" or name == "cluster") then return end
+  if require("ett.model.hyper").fields[name] and not require("ett.plan").schema[name] then
+    error_module.raise("usage", "search: --%s: '%s' is a hyper-parameter; %s", option, name, option == "vary"
+      and "`ett sweep` varies these" or error_module.message("write '%s=%s' alone", name, text))
+  end
+  fields.sort("search", { [name] = text }, {})
+end
+
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
   local model, plan, vary, devices, deepspeed
@@ -67,6 +77,7 @@ local function asked(opts, words)
         error_module.raise("usage", "search: --%s must be FIELD=%s, got '%s'", option, option == "fix" and "VALUE"
           or "A,B,C, LOW..HIGH or LOW..HIGH..STEP", word)
       end
+      check_name(option, name, text)
       if option == "fix" then
         set(plan, name, fields.value(name, text))
       else
