@@ -1135,7 +1135,7 @@ describe("a plan as Megatron-LM's flags", function()
     local split = { seq = 2048, tp = 2, pp = 2, micro_batches = 4, sequence_parallel = true, overlap_tensor = true }
     for schedule, said in pairs { ["1f1b"] = {}, zb_h1 = { "schedule = 'zb_h1': Megatron-LM has no flag for it",
       "overlap_tensor: Transformer Engine refuses it beside delayed weight gradients, unless with "
-        .. "--tp-comm-overlap-rs-dgrad" } } do
+        .. "--tp-comm-overlap-rs-dgrad" }, chimera = { "schedule = 'chimera': Megatron-LM has no flag for it" } } do
       split.schedule = schedule
       local model = model_module.new "llama3-8b"
       local plan = estimate.new({ model = model, plan = split, cluster = "dgx_h100" }).plan

@@ -251,7 +251,8 @@ local function pipeline(p, h, add, leave_out)
   elseif p.schedule ~= "1f1b" and p.pp > 1 then
     leave_out("schedule = '%s': Megatron-LM has no flag for it", p.schedule)
     -- module/linear.py, _Linear.backward: by default the reduce-scatter is in bulk beside the weight gradient.
-    if p.overlap_tensor and not schedules.built_in[p.schedule] then
+    local orders = p.overlap_tensor and schedules.orders(p)
+    if orders and select(2, orders:properties()) then -- weight gradients are units of their own
       leave_out("overlap_tensor: Transformer Engine refuses it beside delayed weight gradients, unless with "
         .. "--tp-comm-overlap-rs-dgrad")
     end
