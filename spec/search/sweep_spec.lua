@@ -96,6 +96,24 @@ describe("a sweep", function()
     assert.is_nil(run({ dp = { 1, 2 } }).rows[1].run_days)
   end)
 
+  it("estimates days, price and energy of the rows that are read only", function()
+    local new, count = estimate.new, 0
+    estimate.new = function(given)
+      count = count + 1
+      return new(given)
+    end
+    local ok, counts = pcall(function()
+      local s = run({ dp = { 1, 2, 4, 8 } }, { tokens = 1e9 })
+      local before = count
+      for _ = 1, 2 do assert.is_number(s.rows[1].run_days) end
+      local one = count
+      for _, row in ipairs(s.rows) do assert.is_number(row.run_kwh) end
+      return { before, one, count }
+    end)
+    estimate.new = new
+    assert.same({ true, { 0, 1, 4 } }, { ok, counts })
+  end)
+
   it("follows the overlaps of each plan's stack where they are left open", function()
     local s = run({ stack = { "torchtitan", "plain", "megatron" }, zero = { 0, 2, 3 }, pp = { 1, 2 } }, { dp = 8 })
     for _, row in ipairs(s.rows) do

@@ -294,7 +294,8 @@ local function plan_of(axes, base, number)
 end
 
 --- The rows as a lazy list: stored results take 64 bytes per plan, a row takes a kilobyte.
-local function rows_of(list, axes, base)
+---@param add fun(row: table, number: integer)? adds the outlook to the row of a combination
+local function rows_of(list, axes, base, add)
   local Rows = {}
   function Rows.__index(rows, i)
     local row = {}
@@ -304,6 +305,7 @@ local function rows_of(list, axes, base)
     row.micro_batches = micro_batches_of(setmetatable({}, { __index = function(_, name)
       return row[name] or base[name]
     end }))
+    if add then add(row, number) end
     rows[i] = row
     return row
   end
@@ -313,17 +315,17 @@ local function rows_of(list, axes, base)
   return setmetatable({}, Rows)
 end
 
---- Adds the outlook to every row, by one estimate each, if a field that affects it is swept or given.
-local function add_outlook(run, base, given)
+--- A function that adds the outlook to a row by an estimate; nil if no field that affects it is swept or given.
+local function outlook_of(run, base, given)
   local wanted = false
   for _, field in ipairs(fields.list) do
     wanted = wanted or field.after and (given.over[field[1]] or given.plan[field[1]]) ~= nil
   end
-  for i = 1, wanted and #run.rows or 0 do
+  return wanted and function(row, number)
     local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times, interval = false,
-      plan = plan_of(run.axes, base, run.list:row(i, {})) }
-    for _, name in ipairs(outlook) do run.rows[i][name] = e[name] end
-  end
+      plan = plan_of(run.axes, base, number) }
+    for _, name in ipairs(outlook) do row[name] = e[name] end
+  end or nil
 end
 
 --- The warnings about samples of the best row.
@@ -396,8 +398,7 @@ function sweep.new(given)
   for _, own in pairs(run.programs) do own.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
-  run.rows = rows_of(run.list, axes, base)
-  add_outlook(run, base, given)
+  run.rows = rows_of(run.list, axes, base, outlook_of(run, base, given))
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
     notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
