@@ -260,6 +260,19 @@ describe("messages of gradients and weights", function()
       found)
   end)
 
+  it("have a count, also if they take no time", function()
+    local function answer(seconds)
+      return function()
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end
+    end
+    local e = estimate.new { model = dense, cluster = "dgx_h100", units = true,
+      profile = { operator = answer(1e-3), collective = answer(0) },
+      plan = { pp = 2, tp = 2, seq = 512, micro_batches = 2, scatter_sends = true } }
+    assert.same({ "all_gather", 1 }, { timeline.of(e).stages[2].units[1].parts[1].name,
+      timeline.of(e).stages[2].units[1].parts[1].times })
+  end)
+
   it("between replicas of shards follow those inside the shards, with their own bytes, seconds and ranks", function()
     local flat = { name = "flat", path = "spec", gpus_per_node = 8, device = { name = "D", memory_bytes = 80e9,
       peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bandwidth = 1e12 } }

@@ -532,7 +532,8 @@ local function gathered_input(state, stage, unit)
   local other = state.stages[("%d %d"):format((unit.chunk - 1) // p.vp, unit.slice + (forward and -1 or 1))]
   if not other or other == stage.number then return nil end
   local pass = forward and "forward" or "backward"
-  local times = math.floor(gather[pass].seconds / gather.forward.seconds + 0.5)
+  local once = gather.forward.seconds
+  local times = once > 0 and math.floor(gather[pass].seconds / once + 0.5) or 1
   local boundary = state.on.sent[forward and unit.slice - 1 or unit.slice] / state.on.lowered.boundary_bytes
   return { name = gather.name, resource = link_of(gather), role = "alone", group = gather.group, degree = gather.degree,
     bytes = gather.bytes * boundary, pass = pass, flops = 0, times = times, seconds = gather[pass].seconds * boundary,
