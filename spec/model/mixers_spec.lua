@@ -276,6 +276,7 @@ describe("mixers", function()
       message(model_module.new, "llama3-8b", { layer_types = { "mamba3" } }), 1, true)
     assert.matches("layer_types: 'mlp' is a layer of one block; only the architecture 'hybrid' has it",
       message(model_module.new, "llama3-8b", { layer_types = { "mlp" } }), 1, true)
+    assert.matches("; mlp and moe only in hybrid", require("ett.model.hyper").fields.layer_types.help, 1, true)
     for _, name in ipairs { "bert-base", "t5-base" } do
       assert.matches("layer_types: the layers of this architecture are all alike",
         message(model_module.new, name, { layer_types = { "mamba" } }), 1, true)

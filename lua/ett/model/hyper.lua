@@ -12,6 +12,9 @@ local function needed(help, bits) return { "count", most = 1 << bits, help = hel
 local function flag(help) return { "boolean", optional = true, help = help } end
 local function choice(...) return { "string", optional = true, one_of = { ... } } end
 
+local blocks = {} -- kinds that are blocks without attention
+for _, kind in ipairs(schema.keys(layer_kinds)) do if layer_kinds[kind].alone then blocks[#blocks + 1] = kind end end
+
 --- Fields of every architecture. The limits are at least ten times the largest published values, and keep every count
 --- of parameters within 64 bits.
 hyper.fields = {
@@ -56,7 +59,8 @@ hyper.fields = {
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },
   layer_types = { "list", optional = true,
-    help = "kind of each layer, repeated: " .. table.concat(schema.keys(layer_kinds), ", ") },
+    help = ("kind of each layer, repeated: %s; %s only in hybrid"):format(table.concat(schema.keys(layer_kinds), ", "),
+      table.concat(blocks, " and ")) },
   layer_fields = { "list", optional = true, help = "fields of each layer that differ from the model's: heads, "
     .. "kv_heads, head_dim, v_head_dim, ffn, moe_ffn, rotary_fraction, attention_sinks, keys_as_values, "
     .. "borrowed_keys, no_attention, no_mlp" },
