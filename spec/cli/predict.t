@@ -352,9 +352,14 @@ $ for c in dgx_b200 aws_p4d; do ett predict --model llama2-7b --cluster $c seq=5
 note: price and energy are of 9 of the 16 devices of 2 nodes, which may be billed and powered whole
 note: the energy is of 9 of the 16 devices of 2 nodes, which may be billed and powered whole
 
+Tokens given twice name the command.
+$ ett predict --model llama3-8b seq=8192 micro_batches=1 --tokens 1T tokens=2T
+ett: predict: tokens = 1e+12 contradicts the plan's tokens = 2e+12; give one of them
+?2
+
 A range has two dots; the message names the field. Several clusters are a search.
 $ M='--model llama3-8b seq=8192 global_batch=8'; ett predict $M tp=1-4; ett sweep $M tp=1-4; ett sweep $M pp=1,2 cluster=dgx_h100,dgx_b200; ett sweep llama3-8b tp=1,2; ett search llama3-8b
-ett: plan: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
+ett: plan: field 'tp' must be a positive integer, got '1-4'; `ett sweep` and `ett search` take a range, 1..4
 ett: plan: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
 ett: sweep: unknown field 'cluster'; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
 ett: sweep: needs --model NAME or config.json; did you mean '--model llama3-8b'?

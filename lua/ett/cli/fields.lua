@@ -82,18 +82,21 @@ end
 local function is_list(name) return kind_of(name) == "list" end
 
 -- Text that a message adds for a text that looks like a number or a range.
-local function number_hint(text)
-  if text:find "^%d+%-%d+$" then return "; a range is " .. text:gsub("%-", "..") end
-  return options.suffix_hint(text)
+---@param ranges boolean? whether the command takes ranges
+local function number_hint(text, ranges)
+  local range, found = text:gsub("^(%d+)%-(%d+)$", "%1..%2")
+  if found == 0 then return options.suffix_hint(text) end
+  return (ranges and "; a range is %s" or "; `ett sweep` and `ett search` take a range, %s"):format(range)
 end
 
 -- The value, if its field of the plan can have it; else adds sentences to `found`.
 ---@param found string[]
-local function checked(name, value, found)
+---@param ranges boolean? whether the command takes ranges
+local function checked(name, value, found, ranges)
   local plan = require "ett.plan"
   local rule = plan.schema[name]
   for _, sentence in ipairs(rule and schema.violations({ [name] = value }, { [name] = rule }) or {}) do
-    found[#found + 1] = sentence .. (type(value) == "string" and number_hint(value) or "")
+    found[#found + 1] = sentence .. (type(value) == "string" and number_hint(value, ranges) or "")
   end
   -- A stack's file may also have a fault of its own, which the plan reports.
   local is_named = name == "schedule" or name == "stack" and (tostring(value):find(":", 1, true)
@@ -161,7 +164,9 @@ local function several_values(command, name, text, found)
   local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
   if low then return range(command, name, text, low, rest, found) end
   local seen, list = {}, {}
-  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = checked(name, options.value(item), found) end
+  for item in (text .. ","):gmatch("(.-),") do
+    list[#list + 1] = checked(name, options.value(item), found, true)
+  end
   for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))

@@ -143,7 +143,7 @@ return {
     local what = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
     what.units = opts.chrome_trace ~= nil or opts.html ~= nil or opts.chakra ~= nil
-    what.tokens = opts.tokens
+    what.tokens = opts.tokens and require("ett.step.cost").tokens("predict", opts.tokens, what.plan)
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
