@@ -49,7 +49,7 @@ ett: parameter 'devices' cannot be set: the search chooses it, at most the numbe
 
 # A tenth of the budget takes a tenth of the days of 64 pods; the help lists every parameter.
 $ ett optimize budget_flop=4e25 --devices 64 --json | grep '"run_days"'
-    "run_days": 286.1...
+      "run_days": 286.1...
 
 $ ett optimize --help | grep -E '^parameters|budget_flop|default 1024'
 parameters of pods with their defaults:

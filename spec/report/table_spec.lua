@@ -52,8 +52,8 @@ describe("ett.report.table", function()
           plan = { seq = 8192, global_batch = 64, zero = 3, recompute = "full" } }, { width = host.columns })
       end,
       pair = function()
-        local pair = require "ett.search.pair"
-        return pair.text(pair.new(estimate(8), estimate(4)))
+        local compare = require "ett.search.compare"
+        return compare.text(compare.new(estimate(8), estimate(4)))
       end,
     }
     for _, columns in ipairs { 72, 80, 120 } do
