@@ -427,6 +427,17 @@ describe("estimate", function()
     end
   end)
 
+  it("units of the step change no digit of it", function()
+    local dense = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
+    local plan = { dp = 8, gradient_all_reduce = true, micro_batch = 2, micro_batches = 8, overlap_tensor = true,
+      pp = 2, recompute = "selective", schedule = "zb_h1", seq = 4096, sequence_parallel = true, stack = "torchtitan",
+      tp = 4, zero = 1 }
+    local function seconds(units)
+      return estimate.new({ model = dense, cluster = "dgx_h100", plan = plan, units = units }).step_seconds
+    end
+    assert.equal(("%.17g"):format(seconds(false)), ("%.17g"):format(seconds(true)))
+  end)
+
   it("the tokens of the run are those of the argument or of the plan, and refused if both differ", function()
     assert.equal(1e9, run({ tokens = 1e9 }).run_tokens)
     assert.equal(1e9, run({ tokens = 1e9 }, { tokens = 1e9 }).run_tokens)

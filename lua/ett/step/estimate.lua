@@ -403,6 +403,22 @@ local function add_seconds(lines, sum)
   return sum
 end
 
+--- The result of a plan, with its units and transfers if wanted.
+---@param evaluate fun(keep_units: boolean): table? nil while demands have no time
+---@param answer fun() gives them times
+local function evaluated(evaluate, answer, units)
+  local result = evaluate(false)
+  if not result then
+    answer()
+    result = evaluate(false)
+  end
+  if units then -- apart: an evaluation that keeps units rounds differently, and the step stays that of a sweep
+    local kept = evaluate(true)
+    result.units, result.transfers = kept.units, kept.transfers
+  end
+  return result
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
   interval = { "boolean", default = true } }
@@ -424,14 +440,9 @@ function estimate.new(given)
   local orders, label = schedules.orders(p)
   local c_plan = plan_fields.to_c(p, require("ett.profile.cluster").placement(cluster))
   c_plan.orders = orders
-  local function evaluate()
-    return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
-  end
-  local result = evaluate()
-  if not result then -- demands have no time
-    times:answer(demands, p.dtype, model.hyper.hidden, true)
-    result = evaluate()
-  end
+  local result = evaluated(function(keep_units)
+    return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, keep_units)
+  end, function() times:answer(demands, p.dtype, model.hyper.hidden, true) end, given.units)
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
   local collectives, computed = {}, {}
   for _, line in ipairs(operation_lines(lowered, p, result)) do
