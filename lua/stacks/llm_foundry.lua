@@ -9,5 +9,5 @@ return {
   -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).
   attention = "flash2", norm = "torch", cross_entropy = "composer", launch_seconds = 4e-05,
   sharded = true, stops_early = true, master_shards = true,
-  communication_share = 0.328,
+  communication_share = 0.329,
 }

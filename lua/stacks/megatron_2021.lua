@@ -10,5 +10,5 @@ return {
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).
   context_bytes = 1.77e9, communicator_bytes = 0.72e9,
   gradient_copy_bytes = 6, -- 16-bit gradients are cast for the update (optimizer.py, _copy_model_grads_to_main_grads)
-  communication_share = 0.328,
+  communication_share = 0.329,
 }

@@ -14,5 +14,5 @@ return {
   gradient_copy_bytes = 28,
   keeps_outputs = true, -- PipelineEngine's pipe_buffers["outputs"]
   workspace_bytes = 1.03e9, -- a bucket of reduce_bucket_size = 5e8 16-bit gradients, workspaces of libraries
-  communication_share = 0.328,
+  communication_share = 0.329,
 }

@@ -13,5 +13,5 @@ return {
   half_products = true, -- activation_checkpoint.py: _apply_op_sac
   keeps_head_input = true, -- parallelize_llama: ColwiseParallel of `output`, outside the compiled blocks
   keeps_inputs = true, -- torchao (float8_linear.py, matmul_with_hp_or_float8_args)
-  communication_share = 0.328,
+  communication_share = 0.329,
 }

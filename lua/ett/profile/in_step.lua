@@ -81,7 +81,7 @@ in_step.masked_softmax = { 1.34, 1.44 }
 in_step.grouped = { streams = 1.4, kernel = 1.19, tpu = 1.26 }
 
 --- Position of products on streams between one grouped kernel (0) and the sum of separate products (1).
-in_step.apart = 0.707
+in_step.apart = 0.706
 
 --- Time of launches on a host over their time on an x86 host; fitted. One product of PyTorch takes Grace 2.5 (GH200)
 --- and 2.75 times (GB200) as long as Xeon 8480C (NVIDIA/TransformerEngine#2053).
