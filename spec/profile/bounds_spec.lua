@@ -36,8 +36,9 @@ end
 -- sequences, which the peak bounds.
 local function attention_shapes()
   local list = {}
-  for _, case in ipairs { { 1024, 128, 0 }, { 1024, 128, 1, 64 }, { 1024, 256, 1 }, { 1024, 512, 1 },
-    { 1024, 65, 0 }, { 1024, 129, 1 }, { 1024, 200, 1, 64 }, { 1, 100001, 1 }, { 8, 16384, 1, 128 }, { 1, 131072, 0 }, { 1, 1048576, 1 } } do
+  for _, case in ipairs { { 1024, 65, 0 }, { 1024, 128, 0 }, { 1024, 128, 1, 64 }, { 1024, 129, 1 },
+    { 1024, 200, 1, 64 }, { 1024, 256, 1 }, { 1024, 512, 1 }, { 8, 16384, 1, 128 }, { 1, 100001, 1 }, { 1, 131072, 0 },
+    { 1, 1048576, 1 } } do
     for _, kv_heads in ipairs { 8, 32 } do
       for _, head_dim in ipairs { 64, 128 } do
         list[#list + 1] = { batch = case[1], heads = 32, kv_heads = kv_heads, seq_q = case[2], seq_k = case[2],
