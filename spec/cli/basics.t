@@ -7,7 +7,7 @@ usage: ett COMMAND [option ...] [argument ...]
 
 Its first prediction fits.
 $ $(ett --help | grep -o 'ett predict --model .*') | grep '^memory  '
-memory      65.48 GB of 84.98 GB on the fullest device
+memory      63.85 GB of 84.98 GB on the fullest device
 
 $ ett nonsense
 ett: unknown command 'nonsense'...

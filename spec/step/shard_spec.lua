@@ -227,7 +227,8 @@ local function passed(layers, seconds_of_byte, share)
 end
 
 describe("layers whose weights are gathered one ahead", function()
-  local stack = { plain = 0, megatron_fsdp = 0.319 }
+  local stack = { plain = 0,
+    megatron_fsdp = require("ett.operator.stack").get("megatron_fsdp").communication_share }
   local large = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 16384 })
 
   it("wait for gathers of their own sizes, and end with the computing of the last layer", function()
