@@ -76,7 +76,7 @@ typedef struct ett_message_price {
   const ett_comm_law *law; /* of the links */
   double low, high;        /* the ends of the law's interval, as multiples of its time */
   const ett_model *model;  /* fitted to samples; NULL: the law alone gives the time */
-  double element_bytes, ranks; /* a sample's size: bytes / element_bytes / ranks */
+  double element_bytes, ranks;     /* a sample's size: bytes / element_bytes / ranks */
   double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none do */
 } ett_message_price;
 
