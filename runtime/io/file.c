@@ -150,7 +150,8 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_file_k
   if (kind == ETT_FILE_PRIVATE)
     return replace(path, path, 0600, PRIVATE_FILE, data, length, err);
   struct stat status;
-  int exists = (kind == ETT_FILE_DERIVED ? lstat : stat)(path, &status) == 0;
+  int exists =
+      (kind == ETT_FILE_DERIVED ? lstat(path, &status) : stat(path, &status)) == 0;
   if (kind == ETT_FILE_DERIVED && !(exists && S_ISREG(status.st_mode)))
     return replace(path, path, 0666, NEW_FILE, data, length, err);
   if (exists && S_ISDIR(status.st_mode))
