@@ -1,5 +1,5 @@
---- Calls a function with a name of the command line. An unknown name is a wrong command line: kind "usage" in place of
---- "missing". Errors in files, which have a label, are unchanged.
+--- Calls a function with a name from the command line. If the name is unknown, the command line is wrong: the error has
+--- the kind "usage" in place of "missing". Errors inside files have a label and are unchanged.
 local error_module = require "ett.base.error"
 
 local function finish(ok, ...)

@@ -7,8 +7,8 @@ modules.names = { "core_attn", "layernorm", "mla_up_proj", "mlp", "mlp_act", "mo
 --- Modules that lie inside another one. If both are to be repeated, the outer one is.
 modules.within = { mlp_act = "mlp", moe_act = "moe", shared_experts = "moe" }
 
---- Modules that are checkpointed: only their input stays, in 16 bits, and all their operators run again. Of the others
---- but the core of attention, the output is discarded.
+--- Modules that are checkpointed: only their input stays, in 16 bits, and all their operators run again. Other modules
+--- keep their inputs and discard their output, except the core of attention.
 modules.checkpointed = { mlp = true, moe = true, shared_experts = true }
 
 return modules

@@ -14,7 +14,7 @@ local part_of = {
 
 settings.names = require("ett.base.schema").keys(part_of)
 
---- The compared part of a header line; nil if it is none of these lines, or lacks that part.
+--- The compared part of the text of a header line; nil if the line decides nothing or lacks that part.
 ---@param text string?
 function settings.part(name, text) return text and part_of[name] and part_of[name](text) end
 
