@@ -14,7 +14,7 @@ local fit_norms = { kernels = { cudnn = "cudnn", pytorch = "torch", torch_compil
 -- Names of the constants in in_step.norm, and textbook values as initial values of the fit.
 local places = { { "start", 2e-6 }, { "second", 4e-6 }, { "share.fused", 0.8 }, { "share.torch", 0.8 },
   { "share.compiled", 0.8 }, { "row.fused", 20e-9 }, { "row.torch", 1e-6 }, { "row.compiled", 0.2e-6 },
-  { "rate", 75e9 }, { "centred", 1 }, { "sum_row", 2e-9 }, { "sum_rate", 20e9 }, { "centred_backward", 1 },
+  { "rate", 75e9 }, { "overlap", 4 }, { "centred", 1 }, { "sum_row", 2e-9 }, { "sum_rate", 20e9 }, { "centred_backward", 1 },
   { "reread.from", 0.5 }, { "reread.slope", 4 } }
 
 --- Rows of both devices: { device, kernel, name, pass, shape, x, seconds }.
@@ -53,9 +53,10 @@ end
 
 local function estimated(row, k) return norm.seconds(row.device, row.kernel, row.pass, row.x, k) end
 
--- Huber's loss: squares below 2 %.
+-- Huber's loss: squares below 2 %. A small penalty keeps constants that no row determines at their initial values.
 local function loss(rows, logs)
   local k, sum = constants_of(logs), 0.0
+  for i, place in ipairs(places) do sum = sum + 0.01 * math.abs(logs[i] - math.log(place[2])) end
   for _, row in ipairs(rows) do
     local e = math.abs(math.log(estimated(row, k) / row.seconds))
     sum = sum + (e > 0.02 and e or e * e / 0.04 + 0.01)
@@ -104,14 +105,21 @@ local function descend(f, from, steps)
   return corners[1].x
 end
 
---- Constants fitted to rows.
+--- Constants fitted to rows. The loss has several minima, so the search also starts from a late and a soft limit of the
+--- last-level cache.
 function fit_norms.fit(rows)
-  local logs = {}
-  for i, place in ipairs(places) do logs[i] = math.log(place[2]) end
-  for _ = 1, 4 do
-    logs = descend(function(x) return loss(rows, x) end, logs, 1500)
+  local best, least
+  for _, reread in ipairs { { 0.5, 4 }, { 0.2, 2 }, { 0.3, 1 } } do
+    local logs = {}
+    for i, place in ipairs(places) do logs[i] = math.log(place[2]) end
+    logs[#places - 1], logs[#places] = math.log(reread[1]), math.log(reread[2])
+    for _ = 1, 6 do
+      logs = descend(function(x) return loss(rows, x) end, logs, 1500)
+    end
+    local value = loss(rows, logs)
+    if not least or value < least then best, least = logs, value end
   end
-  return constants_of(logs)
+  return constants_of(best)
 end
 
 --- Mean held-out errors of each pass: all rows of one group are held out in turn.

@@ -25,8 +25,8 @@ local held = 16
 -- Columns per block of PyTorch's sum over rows; above most_rows rows it sums in two steps.
 local columns, most_rows = 32, 65536
 
--- Smooth maximum of two times.
-local function both(a, b) return (a ^ 4 + b ^ 4) ^ 0.25 end
+-- Time of two limits that act at once: their maximum, smoothed.
+local function both(a, b, k) return (a ^ k.overlap + b ^ k.overlap) ^ (1 / k.overlap) end
 
 -- Share of the second read of a row that misses the last-level cache. The effective cache is smaller than its size:
 -- results are written through it, and each half keeps copies for its own multiprocessors.
@@ -34,7 +34,8 @@ local function reread(device, wave_bytes, k)
   return max(0.0, min(1.0, (wave_bytes / device.l2_bytes - k.reread.from) * k.reread.slope))
 end
 
--- Seconds of the sum of weight gradients over all rows; it reads x and dy, `bytes`, once more.
+-- Seconds of the sum of weight gradients over all rows. It reads x and dy, `bytes`, once more: from the last-level cache
+-- if that holds all that the first kernel moved.
 local function sum_of_rows(device, kernel, k, x, bytes)
   local count, busy = device.multiprocessors, 0.0
   if kernel == "torch" then
@@ -43,7 +44,7 @@ local function sum_of_rows(device, kernel, k, x, bytes)
   elseif x.width < 64 * count then -- Inductor splits the rows of narrower sums (outer reductions, num_splits)
     busy = bytes / count / k.sum_rate
   end
-  return both(bytes / (device.memory_bandwidth * k.share[kernel]), busy)
+  return both(streaming.seconds(device, bytes, k.share[kernel], nil, x.bytes), busy, k)
 end
 
 --- Seconds of a pass.
@@ -69,7 +70,7 @@ function norm.seconds(device, kernel, pass, x, k)
   if not count or count < 16 then return start + bytes / rate end
   if x.fresh and bytes == x.bytes then rate = bytes / streaming.seconds(device, bytes, share) end
   if kernel == "fused" or kernel == "cudnn" then
-    local seconds = start + both(bytes / rate, k.row.fused * rows / count)
+    local seconds = start + both(bytes / rate, k.row.fused * rows / count, k)
     return kernel == "cudnn" and x.centred and backward and k.centred_backward * seconds or seconds
   end
   -- A multiprocessor moves both reads and the write. Mean and variance in a single read (Welford) cost more.
@@ -81,7 +82,7 @@ function norm.seconds(device, kernel, pass, x, k)
   elseif x.width > 1024 then
     busy = rows / count * (k.row.compiled + work)
   end
-  local seconds = start + both(bytes / rate, busy)
+  local seconds = start + both(bytes / rate, busy, k)
   return backward and seconds + sum_of_rows(device, kernel, k, x, operands * row * rows) or seconds
 end
 

@@ -29,11 +29,12 @@ streaming.constants = { bytes_per_cycle = 20, from = 0.95, to = 1.1 }
 ---@param bytes number read and written
 ---@param share number share of the memory bandwidth that such a kernel reaches
 ---@param k table? constants
-function streaming.seconds(device, bytes, share, k)
+---@param held number? bytes that the cache must hold for this, default `bytes`
+function streaming.seconds(device, bytes, share, k, held)
   local memory = device.memory_bandwidth * share
   if device.vendor then return bytes / memory end
   k = k or streaming.constants
-  local filled = bytes / device.l2_bytes
+  local filled = (held or bytes) / device.l2_bytes
   local missed = max(0.0, min(1.0, (filled - k.from) / (k.to - k.from)))
   local cached = max(memory, k.bytes_per_cycle * device:cycles())
   return bytes * (missed / memory + (1 - missed) / cached)
