@@ -75,14 +75,14 @@ int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
 typedef struct ett_message_price {
   const ett_comm_law *law; /* of the links */
   double low, high;        /* the ends of the law's interval, as multiples of its time */
-  const ett_model *model;  /* fitted to samples; NULL: the law alone gives the time */
+  ett_model *model;        /* fitted to samples; NULL: the law alone gives the time */
   double element_bytes, ranks;     /* a sample's size: bytes / element_bytes / ranks */
   double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none do */
 } ett_message_price;
 
 /* Updates of one kind of pipeline stage. */
 typedef struct ett_update_price {
-  const ett_model *model;  /* NULL: none */
+  ett_model *model;        /* NULL: none */
   double hidden;           /* width of the model */
   double bytes, bandwidth; /* of a parameter; no time below that of the bytes is taken */
 } ett_update_price;

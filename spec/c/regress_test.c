@@ -146,6 +146,23 @@ static void a_model_answers_as_it_was_made(void **state) {
   assert_string_equal(err.message, "the regressor is closed");
 }
 
+static void forests_become_ready_after_some_rows(void **state) {
+  (void)state;
+  size_t length;
+  ett_model model;
+  ett_err err;
+  ett_prediction first, p;
+  void *block = packed(&length);
+  assert_int_equal(ett_model_open(block, length, true, &model, &err), 0);
+  assert_int_equal(ett_model_predict(&model, gemm, &first, &err), 0);
+  for (int i = 1; i < 3 * ETT_MODEL_FEW; i++) {
+    assert_int_equal(model.forest[0].step != NULL, i > ETT_MODEL_FEW);
+    assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
+    assert_memory_equal(&p, &first, sizeof p);
+  }
+  ett_model_close(&model);
+}
+
 static const char digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -428,6 +445,7 @@ int main(void) {
       cmocka_unit_test(quantised_flops_bound_the_plain_ones),
       cmocka_unit_test(kernels_tell_shapes_apart),
       cmocka_unit_test(a_model_answers_as_it_was_made),
+      cmocka_unit_test(forests_become_ready_after_some_rows),
       cmocka_unit_test(text_keeps_a_model),
       cmocka_unit_test(damaged_texts_are_refused),
       cmocka_unit_test(no_infinite_time_is_served),

@@ -85,7 +85,7 @@ static int model_close(lua_State *L) {
 static const char *const provenances[] = {"measured", "interpolated", "extrapolated"};
 
 static int model_predict(lua_State *L) {
-  const ett_model *model = check_model(L);
+  ett_model *model = check_model(L);
   int one = lua_type(L, 2) == LUA_TNUMBER;
   double dims[ETT_DESIGN_DIMS];
   size_t count = one ? 1 : (luaL_checktype(L, 2, LUA_TTABLE), lua_rawlen(L, 2));
@@ -114,7 +114,7 @@ static int model_predict(lua_State *L) {
 }
 
 static int model_predict_rows(lua_State *L) {
-  const ett_model *model = check_model(L);
+  ett_model *model = check_model(L);
   size_t count, d = (size_t)model->design.dims;
   const double *dims = ett_lua_doubles(L, 2, &count);
   if (count % d != 0)

@@ -163,10 +163,10 @@ static void hold(lua_State *L, int index) {
 }
 
 /* The model in a field of the table at an index, kept with the demands; NULL: none. */
-static const ett_model *get_model(lua_State *L, int index) {
+static ett_model *get_model(lua_State *L, int index) {
   if (lua_getfield(L, index, "model") == LUA_TNIL)
     return NULL;
-  const ett_model *model = luaL_checkudata(L, -1, ETT_LUA_MODEL);
+  ett_model *model = luaL_checkudata(L, -1, ETT_LUA_MODEL);
   luaL_argcheck(L, model->memory, index, "holds a closed regressor");
   hold(L, lua_gettop(L));
   return model;

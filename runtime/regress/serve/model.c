@@ -139,7 +139,7 @@ static int view_forest(unsigned char *data, size_t length, size_t *at, int featu
   *at += align((size_t)h.trees * sizeof(uint32_t));
   f->node = (ett_tree_node *)(void *)(data + *at);
   *at += align((size_t)h.nodes * sizeof(ett_tree_node));
-  return ett_forest_check(f, err) != 0 || ett_forest_ready(f, err) != 0 ? -1 : 0;
+  return ett_forest_check(f, err);
 }
 
 static bool facts_are_sane(const ett_model_facts *f, int dims) {
@@ -203,12 +203,8 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
   at += (size_t)h.columns * sizeof(double);
   for (int i = 0; i <= h.forests; i++) {
     ett_forest *f = i < h.forests ? &model->forest[i] : &model->difficulty;
-    if (view_forest(data, length, &at, h.features, f, &why) != 0) {
-      broken(block, model, err, why.message);
-      if (why.code == ETT_ERR_MEMORY)
-        *err = why;
-      return -1;
-    }
+    if (view_forest(data, length, &at, h.features, f, &why) != 0)
+      return broken(block, model, err, why.message);
   }
   if (length - at != h.twins * 16)
     return broken(block, model, err, "truncated");
@@ -228,12 +224,6 @@ int ett_model_adopt(ett_model *model, ett_err *err) {
     return broken(model->memory, model, err, "its counts are wrong");
   if (!coefficients_are_sane(model))
     return broken(model->memory, model, err, "a negative coefficient");
-  for (int i = 0; i <= model->forests; i++)
-    if (ett_forest_ready(i < model->forests ? &model->forest[i] : &model->difficulty,
-                         err) != 0) {
-      ett_model_close(model);
-      return -1;
-    }
   return 0;
 }
 
@@ -241,6 +231,17 @@ void ett_model_close(ett_model *model) {
   free(model->memory);
   free_forests(model);
   memset(model, 0, sizeof *model);
+}
+
+/* Counts a row. Forests that answer many rows are made ready, which takes as long as some
+ * rows. Without memory for it they answer the same, more slowly. */
+static void count_row(ett_model *model) {
+  ett_err why;
+  if (model->predicted > ETT_MODEL_FEW || model->predicted++ < ETT_MODEL_FEW)
+    return;
+  for (int i = 0; i < model->forests; i++)
+    (void)ett_forest_ready(&model->forest[i], &why);
+  (void)ett_forest_ready(&model->difficulty, &why);
 }
 
 /* Mean of the forests' predictions. */
@@ -346,7 +347,7 @@ static bool is_measured(const ett_model *model, const double *dims, uint32_t at,
          (dims[3] >= f->least[3] && dims[3] <= f->most[3]);
 }
 
-int ett_model_predict(const ett_model *model, const double *dims, ett_prediction *out,
+int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
                       ett_err *err) {
   double columns[ETT_DESIGN_COLUMNS], near[ETT_DESIGN_DIMS];
   float features[ETT_DESIGN_FEATURES];
@@ -354,6 +355,7 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the regressor is closed");
   if (ett_design_row_check(&model->design, dims, err) != 0)
     return -1;
+  count_row(model);
   const ett_model_facts *f = &model->facts;
   const double *asked = sampled_table(model, dims, near);
   ett_design_row(&model->design, asked, columns, features);

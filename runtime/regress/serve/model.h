@@ -49,6 +49,7 @@ typedef struct {
   const double *x;                      /* coefficients of the columns */
   ett_forest forest[ETT_MODEL_FORESTS]; /* their mean is the correction */
   ett_forest difficulty;                /* log of the expected residual */
+  uint32_t predicted;                   /* rows, until the forests are ready */
   uint32_t twins;
   const uint64_t *twin_kernel; /* ascending */
   const double *twin_residual; /* median of target - base */
@@ -77,8 +78,10 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
 int ett_model_adopt(ett_model *model, ett_err *err);
 void ett_model_close(ett_model *model);
 
-/* dims[0 .. model->design.dims), checked here. Returns 0 or -1. */
-int ett_model_predict(const ett_model *model, const double *dims, ett_prediction *out,
+/* dims[0 .. model->design.dims), checked here. Returns 0 or -1. Not for two threads at
+ * once: the row after ETT_MODEL_FEW makes the forests faster (ett_forest_ready). */
+enum { ETT_MODEL_FEW = 16 };
+int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
                       ett_err *err);
 
 /* Median of the residuals of the `count` sizes nearest to position `at` in a sorted list
