@@ -137,8 +137,15 @@ describe("a configuration without a cluster", function()
       nccl_data_folder = folder, gpu_name = gpu_name, plan = { gpus_per_node = gpus_per_node } }, folder .. "/c.yml")
   end
 
-  it("has that of its device, and checks no cluster of another device", function()
-    local asked = {}
+  it("has that of its device, and checks no cluster and no device of another name", function()
+    local asked, devices = {}, require "ett.profile.device"
+    local get_device = devices.get
+    finally(function() devices.get = get_device end)
+    devices.get = function(name)
+      local device = get_device(name)
+      assert.equal("NVIDIAA100-SXM4-80GB", device.name)
+      return device
+    end
     clusters.get = function(name)
       local cluster = get(name)
       if type(name) == "string" then asked[#asked + 1] = cluster.device.name end

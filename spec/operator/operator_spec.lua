@@ -289,6 +289,33 @@ describe("names and samples of estimate-train-time", function()
     for alias, name in pairs(names) do assert.equal(name, operator.get(alias).name) end
   end)
 
+  it("and those of collectives load no other operator", function()
+    local load_file, loaded = find.load_file, {}
+    find.load_file = function(path)
+      loaded[#loaded + 1] = path:match "/(operators/.*)$"
+      return load_file(path)
+    end
+    operator.forget()
+    assert.equal("linear_qkv", operator.get("linear1").name)
+    assert.is_nil(operator.find "allreduce")
+    assert.is_nil(operator.find "allgather_large")
+    assert.same({ "operators/linear_qkv.lua" }, loaded)
+    assert.equal("rms_norm", operator.get("rmsnorm").name) -- an operator's own alias: all are loaded
+    find.load_file = load_file
+    assert.is_true(#loaded > 50)
+  end)
+
+  it("mean what the operators together say", function()
+    local collective = require "ett.operator.collective"
+    for _, op in ipairs(operator.list()) do
+      for _, alias in ipairs(op.aliases) do
+        operator.forget()
+        assert.equal(op.name, operator.get(alias).name)
+        assert.is_nil(collective.find(alias))
+      end
+    end
+  end)
+
   it("become shapes with the dimensions of the tool's predictors", function()
     local row = { mp = 2.0, b = 4.0, h = 32.0, l = 4096.0, dim = 4096.0 }
     local function shape(name) return operator.get(name).sample_row.shape(row) end

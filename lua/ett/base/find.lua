@@ -128,17 +128,32 @@ function find.path(kind, name)
   return at_top
 end
 
---- Every name found under the roots for a kind, sorted: list of {name=, path=}.
----@param kind string
-function find.list(kind)
-  local lfs = require "lfs"
-  local seen, entries = {}, {}
+-- The folders in which find.list looks, in order.
+local function folders_of(kind)
   local folders = {}
   for _, root in ipairs(find.roots()) do
     folders[#folders + 1] = root .. "/" .. kind
     if is_own(root) then folders[#folders + 1] = root .. "/" .. kind:match("([^/]+)$") end
   end
-  for _, folder in ipairs(folders) do
+  return folders
+end
+
+--- Whether find.list(kind) can find files of the installed tree alone.
+---@param kind string
+function find.only_installed(kind)
+  local lfs = require "lfs"
+  for _, folder in ipairs(folders_of(kind)) do
+    if folder ~= host.root .. "/" .. kind and lfs.attributes(folder, "mode") == "directory" then return false end
+  end
+  return true
+end
+
+--- Every name found under the roots for a kind, sorted: list of {name=, path=}.
+---@param kind string
+function find.list(kind)
+  local lfs = require "lfs"
+  local seen, entries = {}, {}
+  for _, folder in ipairs(folders_of(kind)) do
     if lfs.attributes(folder, "mode") == "directory" then
       for entry in lfs.dir(folder) do
         local name = entry:match("^([%w_][%w_%-%.]*)%.lua$")

@@ -74,7 +74,7 @@ end
 -- Raises for an unknown operator that lies beside the architecture's file.
 local function check_beside(name, path)
   local folder = path and not find.is_installed(path) and path:match "^(.*)/[^/]*$"
-  local beside = folder and type(name) == "string" and not operator.exists(name)
+  local beside = folder and type(name) == "string" and not operator.find(name)
     and find.beside("operators", name, folder)
   if beside then error_module.raise("missing", "unknown operator '%s'%s", name, beside) end
 end

@@ -58,6 +58,19 @@ function dialect.complete(op)
   end
 end
 
+--- The operator that a dialect calls `name`, or nil; the first by name if they differ.
+function dialect.operator(name)
+  local first
+  for _, one in ipairs(dialect.list()) do
+    for own, given in pairs(one.operators or {}) do
+      for _, alias in ipairs(given.aliases or {}) do
+        if alias == name and (not first or own < first) then first = own end
+      end
+    end
+  end
+  return first
+end
+
 --- The kind of collective that a dialect calls `name`, or nil.
 function dialect.collective(name)
   for _, one in ipairs(name ~= nil and dialect.list() or {}) do

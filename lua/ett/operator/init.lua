@@ -4,6 +4,7 @@
 --   op.flops(op.shape(c), "forward")
 --
 -- A file beside the script, under ETT_PATH or in operators/ is found; no registration is needed.
+local collective_names = require "ett.base.collective"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -249,23 +250,22 @@ local function aliases()
   return by_alias
 end
 
+-- The name of the operator with this alias, or nil. With files of ett alone, the names of dialects and of collectives
+-- are known before all operators are loaded.
+local function with_alias(name)
+  if not by_alias and find.only_installed "operators" and find.only_installed "lua/ett/import" then
+    local own = dialect.operator(name)
+    if own then return own end
+    if collective_names.find(name) or dialect.collective(name) then return nil end
+  end
+  return aliases()[name]
+end
+
 --- The operator of a name or alias. Raises an error with the nearest valid name if there is none.
 ---@param name string
 function operator.get(name)
-  if name_generation ~= find.generation then by_name, name_generation = {}, find.generation end
-  local known = by_name[name]
-  if known then return known end
-  known = operator.search(name)
-  by_name[name] = known
-  return known
-end
-
---- operator.get without its cache.
-function operator.search(name)
-  local path = find.path("operators", name)
-  if path then return load_path(path) end
-  local real = type(name) == "string" and aliases()[name]
-  if real then return load_path(find.path("operators", real)) end
+  local op = operator.find(name)
+  if op then return op end
   local known = find.names("operators")
   for alias in pairs(aliases()) do known[#known + 1] = alias end
   table.sort(known)
@@ -273,8 +273,18 @@ function operator.search(name)
     or error_module.suggestion(name, known) .. "; `ett list operators` names them all")
 end
 
-function operator.exists(name)
-  return find.path("operators", name) ~= nil or aliases()[name] ~= nil
+--- The operator of a name or alias, or nil.
+function operator.find(name)
+  if type(name) ~= "string" then return nil end
+  if name_generation ~= find.generation then by_name, name_generation = {}, find.generation end
+  local known = by_name[name]
+  if known then return known end
+  local path = find.path("operators", name)
+  local real = not path and with_alias(name)
+  if real then path = find.path("operators", real) end
+  known = path and load_path(path) or nil
+  by_name[name] = known
+  return known
 end
 
 function operator.list()

@@ -134,11 +134,8 @@ function samples.index(folder)
         entry.path = folder .. sub .. "/" .. file
         local fault = sample_table().no_file(entry.path)
         if fault then return nil, fault end
-        if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
-          entry.operator = operator.get(entry.name)
-        else
-          entry.collective = collective.find(entry.name)
-        end
+        entry.operator = operator.find(entry.name)
+        if not entry.operator then entry.collective = collective.find(entry.name) end
         if not entry.operator and not entry.collective then
           unknown[#unknown + 1] = { path = entry.path, name = entry.name }
         elseif not sample_table().is_begun(entry.path) then

@@ -17,7 +17,8 @@ local shared = { linear_qkv = true, linear_proj = true, linear_up = true, linear
   linear_q_down = true, linear_q_up = true, linear_kv_down = true, linear_kv_up = true }
 
 local function is_product(name)
-  return operator.exists(name) and operator.products[operator.get(name).family] or false
+  local op = operator.find(name)
+  return op and operator.products[op.family] or false
 end
 
 --- Refuses models with other products, such as scans and encoders, because the first two views would describe another

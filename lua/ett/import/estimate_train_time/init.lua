@@ -50,10 +50,11 @@ end
 
 local function check_operator(name, i, found)
   local operator = require "ett.operator"
-  if not operator.exists(name) then
+  local op = operator.find(name)
+  if not op then
     local ok, raised = pcall(operator.get, name)
     found[#found + 1] = ("field 'function_list[%d]': %s"):format(i, ok and "unknown operator" or raised.message)
-  elseif operator.get(name).family == "optimizer" then
+  elseif op.family == "optimizer" then
     found[#found + 1] = ("field 'function_list[%d]': '%s' is timed separately, once a step; remove it"):format(i, name)
   end
 end

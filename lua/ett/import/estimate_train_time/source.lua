@@ -40,17 +40,24 @@ local function device_matches(device, name)
   return false
 end
 
+-- Name and aliases of a device. A file of ett is not checked here, which takes longer than to load it.
+local function names_of(key)
+  local path = find.path("clusters/devices", key)
+  if path and find.is_installed(path) then return find.load_file(path) end
+  return require("ett.profile.device").get(key)
+end
+
 -- The cluster with the configuration's device, preferably with nodes of that size; else nil and the names of all
--- devices. Clusters of other devices are not checked, which takes longer than to load them.
+-- devices. Clusters of other devices are not checked.
 local function cluster_of_device(gpu_name, gpus_per_node)
-  local module, devices = require "ett.profile.cluster", require "ett.profile.device"
+  local module = require "ett.profile.cluster"
   local known, other, by_name = {}, nil, {}
   for _, name in ipairs(module.names()) do
     local given = find.load("clusters", name)
     local key = type(given) == "table" and given.device
     local device
     if type(key) == "string" then
-      by_name[key] = by_name[key] or devices.get(key)
+      by_name[key] = by_name[key] or names_of(key)
       device = by_name[key]
     else
       device = module.get(name).device
