@@ -107,7 +107,8 @@ end
 local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
   help = true, also = true, unit = true }
 
--- The long form of rules that are texts; `plain`: values that pass the test of the kind are taken unchanged.
+-- The long form of rules that are texts. `test`: of a kind whose values are taken unchanged; `whole`: a kind of
+-- integers.
 local rules_of_text = {}
 
 --- A rule in its long form; raises for an invalid rule.
@@ -127,7 +128,9 @@ local function rule_of(rule, name)
       error_module.suggestion(tostring(rule[1]), known), table.concat(known, ", "))
   end
   if text then
-    rule.plain, rules_of_text[text] = not kinds[rule[1]][3], rule
+    local kind = kinds[rule[1]]
+    rule.test, rule.whole = not kind[3] and kind[2], kind[3] ~= nil
+    rules_of_text[text] = rule
     return rule
   end
   for field in next, rule do
@@ -179,24 +182,30 @@ local function limit_fault(value, rule)
     describe(value))
 end
 
--- Sorted names of a spec; by name its rules in long form, `whole`: whether positive integers pass unchanged, and
--- `needed`: whether a missing value is an error or has a default. Specs must not change after their first use.
+-- Rules of a spec in long form by name, and the names whose missing value is an error or has a default. Specs must not
+-- change after their first use.
 local prepared = setmetatable({}, { __mode = "k" })
+
+local function long_form(spec)
+  local rules, needed = {}, {}
+  for name, given in next, spec do
+    local rule = rules_of_text[given] or rule_of(given, name)
+    rules[assert(type(name) == "string" and name)] = rule
+    if not rule.optional or rule.default ~= nil then needed[#needed + 1] = name end
+  end
+  return { rules = rules, needed = needed }
+end
 
 local function prepare(spec)
   local known = prepared[spec]
-  if not known then
-    known = { names = schema.keys(spec), rules = {}, whole = {}, needed = {}, needs = 0 }
-    for _, name in ipairs(known.names) do
-      local rule = rule_of(spec[name], name)
-      known.rules[name] = rule
-      if kinds[rule[1]][3] == to_integer and not (rule.one_of or rule.least or rule.most) then
-        known.whole[name] = true
-      end
-      if not rule.optional or rule.default ~= nil then known.needed[name], known.needs = true, known.needs + 1 end
-    end
-    prepared[spec] = known
+  if known then return known end
+  local sound
+  sound, known = pcall(long_form, spec)
+  if not sound then -- of several faults, the first by name is raised
+    for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
+    error(known, 0)
   end
+  prepared[spec] = known
   return known
 end
 
@@ -268,36 +277,61 @@ local function clean_of(value, rule, check, name, found)
   return converted(check, value)
 end
 
+-- The table itself, or `copy` with its fields and the defaults, if every value passes unchanged; else nil. It does not
+-- visit rules of absent fields, of which most specs have many.
+local function unchanged(given, known, copy)
+  local rules = known.rules
+  for name, value in next, given do
+    local rule = rules[name]
+    if not rule then return nil end
+    local test = rule.test
+    if test then
+      if not test(value) then return nil end
+    elseif not (rule.whole and math_type(value) == "integer" and value > 0) then
+      local kind = not rule.fields and kinds[rule[1]]
+      if not kind or not kind[2](value) or kind[3] and math_type(value) ~= "integer" or limit_fault(value, rule) then
+        return nil
+      end
+    end
+    if copy then copy[name] = value end
+  end
+  for i = 1, #known.needed do
+    local name = known.needed[i]
+    if given[name] == nil then
+      local default = rules[name].default
+      if default == nil or not copy then return nil end
+      copy[name] = default
+    end
+  end
+  return copy or given
+end
+
 --- All violations of `spec` in `given` as a list of messages, and the clean copy.
 function schema.violations(given, spec)
   local other = got(given)
   if other then return { "must be a table of named fields, got " .. other }, {} end
-  local found, clean = {}, {}
-  local known, unknown = prepare(spec), unknown_names(given, spec)
-  for _, name in ipairs(unknown or found) do
+  local known = prepare(spec)
+  local clean = unchanged(given, known, {})
+  if clean then return {}, clean end
+  local found = {}
+  clean = {}
+  for _, name in ipairs(unknown_names(given, spec) or {}) do
     found[#found + 1] = ("unknown field '%s'%s"):format(name, schema.suggestion(name, spec))
   end
-  local names, needed, whole = known.names, known.needed, known.whole
-  for i = 1, #names do
-    local name = names[i]
-    local value = given[name]
-    if value ~= nil and whole[name] and math_type(value) == "integer" and value > 0 then
-      clean[name] = value
-    elseif value ~= nil or needed[name] then
-      local rule = known.rules[name]
-      local check = kinds[rule[1]]
-      if value == nil then
-        clean[name] = rule.default
-        if rule.default == nil then
-          found[#found + 1] = ("missing field '%s' (%s)"):format(name, check[1])
-        end
-      elseif check[2](value) then
-        clean[name] = rule.plain and value or clean_of(value, rule, check, name, found)
-      else
-        local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
-          and error_module.suggestion(also_called[value] or value, schema.keys(dtype_bytes)) or ""
-        found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, sentence_of(rule), describe(value), near)
+  for _, name in ipairs(schema.keys(spec)) do
+    local value, rule = given[name], known.rules[name]
+    local check = kinds[rule[1]]
+    if value == nil then
+      clean[name] = rule.default
+      if rule.default == nil and not rule.optional then
+        found[#found + 1] = ("missing field '%s' (%s)"):format(name, check[1])
       end
+    elseif check[2](value) then
+      clean[name] = clean_of(value, rule, check, name, found)
+    else
+      local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
+        and error_module.suggestion(also_called[value] or value, schema.keys(dtype_bytes)) or ""
+      found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, sentence_of(rule), describe(value), near)
     end
   end
   return found, clean
@@ -316,28 +350,11 @@ function schema.check(given, spec, label, kind)
   return clean
 end
 
--- Whether a table passes a spec unchanged: nothing to convert, and no default to fill.
-local function is_clean(given, known)
-  local rules, whole, missing = known.rules, known.whole, known.needs
-  for name, value in next, given do
-    local rule = rules[name]
-    if not rule then return false end -- an unknown field
-    if not (whole[name] and math_type(value) == "integer" and value > 0) then
-      local kind = kinds[rule[1]]
-      if rule.one_of or rule.least or rule.most or rule.fields or not kind[2](value)
-        or kind[3] and math_type(value) ~= "integer" then return false end
-    end
-    if not rule.optional or rule.default ~= nil then missing = missing - 1 end
-  end
-  return missing == 0
-end
-
 --- schema.check for repeated use. A table that passes unchanged is returned without a copy.
 ---@return function function(given): given or a clean copy
 function schema.checker(spec, label)
   return function(given)
-    if type(given) == "table" and is_clean(given, prepare(spec)) then return given end
-    return schema.check(given, spec, label)
+    return type(given) == "table" and unchanged(given, prepare(spec)) or schema.check(given, spec, label)
   end
 end
 
