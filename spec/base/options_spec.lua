@@ -23,6 +23,23 @@ describe("ett.base.options", function()
     assert.equal(4000, options.parse(command, { "-n", "4k" }).count)
   end)
 
+  it("reads whole names without argparse, to the same values", function()
+    local function both(argv)
+      local loaded = package.loaded.argparse
+      package.loaded.argparse = nil
+      local opts, words = options.parse(command, argv)
+      assert.is_nil(package.loaded.argparse)
+      package.loaded.argparse = loaded
+      local as_before, rest = options.parse(command, table.move(argv, 1, #argv, 1, { [#argv + 1] = "--" }))
+      assert.same({ as_before, rest }, { opts, words })
+      return opts
+    end
+    both {}
+    both { "a", "b=1" }
+    assert.same({ count = 4000, json = true, form = "csv", rate = 1.5 },
+      both { "a", "--count", "4k", "--json", "--form", "csv", "b", "--rate", "1.5" })
+  end)
+
   it("refuses a second value of an option, and names both", function()
     assert.equal("x: option '--count' is given twice: '3' and '4k'", refusal { "-n", "3", "--count", "4k" })
     assert.equal("x: option '--form' is given twice: 'csv' and 'csv'", refusal { "--form=csv", "--form", "csv" })
