@@ -61,6 +61,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"frozen_dense", o->frozen_dense},
                  {"frozen_expert", o->frozen_expert},
                  {"spared_share", o->spared_share},
+                 {"scale_bytes", o->scale_bytes},
                  {"activation_bytes", o->activation_bytes},
                  {"dropped_bytes", o->dropped_bytes},
                  {"late_bytes", o->late_bytes},
@@ -87,9 +88,10 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "field 'lanes' must hold shares from 0 to 1, got %g",
                          o->lanes[l]);
-  if (status == 0 && !isfinite(o->quantised_bytes))
-    return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "field 'quantised_bytes' must be a finite number");
+  if (status == 0 && !(isfinite(o->quantised_bytes) && isfinite(o->sharded_bytes)))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be a finite number",
+                       isfinite(o->quantised_bytes) ? "sharded_bytes"
+                                                    : "quantised_bytes");
   if (status == 0 && (o->cached_shape < 0 || o->cached_shape > ETT_CACHED_SHAPES))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'cached_shape' must be 0 to %d, got %d", ETT_CACHED_SHAPES,
@@ -327,9 +329,12 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->spared.expert += n * o->spared_share * o->expert_parameters;
   s->spared.frozen_dense += n * o->spared_share * o->frozen_dense;
   s->spared.frozen_expert += n * o->spared_share * o->frozen_expert;
-  *(o->expert_parameters + o->frozen_expert > 0 ? &s->quantised_expert
-                                                : &s->quantised_dense) +=
-      n * o->quantised_bytes;
+  struct ett_quantised *q = &s->quantised[o->expert_parameters + o->frozen_expert > 0];
+  q->whole += n * o->quantised_bytes;
+  q->sharded += n * o->sharded_bytes;
+  q->scales += n * o->scale_bytes;
+  if (o->spared_share > 0)
+    s->layer_copies += n * (o->quantised_bytes - o->sharded_bytes - o->scale_bytes);
   if (o->cached_shape > 0)
     s->cached_shapes |= UINT64_C(1) << (o->cached_shape - 1);
   s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
@@ -378,6 +383,8 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   fill_layer_bytes(&s, &p->kinds[k]);
   s.layer_trained = s.dense_parameters + s.expert_parameters;
   s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
+  s.layer_gathered = s.layer_parameters - s.spared.dense - s.spared.expert -
+                     s.spared.frozen_dense - s.spared.frozen_expert;
   if (p->kinds[k].forward_only) {
     s.idle_layers = 1;
     s.idle_dense = s.dense_parameters + s.frozen_dense;
@@ -466,8 +473,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->idle_dense += n * of->idle_dense;
   to->idle_expert += n * of->idle_expert;
   ett_weights_add(&to->spared, &of->spared, n);
-  to->quantised_dense += n * of->quantised_dense;
-  to->quantised_expert += n * of->quantised_expert;
+  for (int i = 0; i < 2; i++) {
+    to->quantised[i].whole += n * of->quantised[i].whole;
+    to->quantised[i].sharded += n * of->quantised[i].sharded;
+    to->quantised[i].scales += n * of->quantised[i].scales;
+  }
   to->cached_shapes |= of->cached_shapes;
   to->flops += n * of->flops;
   if (of->boundary > 0)
@@ -492,6 +502,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   keep_most(&to->remade_bytes, of->remade_bytes);
   keep_most(&to->layer_parameters, of->layer_parameters);
   keep_most(&to->layer_trained, of->layer_trained);
+  keep_most(&to->layer_gathered, of->layer_gathered);
+  keep_most(&to->layer_copies, of->layer_copies);
   for (int r = 0; r < ETT_RECOMPUTES; r++)
     keep_most(&to->layer_bytes[r], of->layer_bytes[r]);
 }

@@ -74,9 +74,12 @@ typedef struct ett_operation {
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
-  double spared_share;     /* share of its weights' bytes that gathers need not move */
-  double quantised_bytes;  /* of its weights beyond their 16 bits; negative if they take
-                              fewer */
+  double spared_share;    /* share of its weights' bytes that gathers need not move */
+  double quantised_bytes; /* of its weights beyond their 16 bits; negative if they take
+                             fewer */
+  /* The same for its shards under ZeRO-3: a part that is sharded, and one that each rank
+   * holds whole, scales of blocks. */
+  double sharded_bytes, scale_bytes;
   double activation_bytes; /* held from forward to backward */
   double dropped_bytes;    /* not held if the operation is recomputed */
   double late_bytes; /* held from a split backward to the weight gradients, recomputed or
@@ -142,9 +145,11 @@ typedef struct ett_layer_sums {
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
   ett_weights spared; /* weights that gathers need not move; of a narrow one, its part */
-  double quantised_dense, quantised_expert; /* quantised_bytes */
-  uint64_t cached_shapes;                   /* bit of each cached_shape */
-  double activation_bytes[ETT_RECOMPUTES];  /* by ett_recompute */
+  struct ett_quantised {
+    double whole, sharded, scales; /* quantised_bytes, sharded_bytes, scale_bytes */
+  } quantised[2];                  /* of dense weights, of experts */
+  uint64_t cached_shapes;          /* bit of each cached_shape */
+  double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double late_bytes;   /* held from a split backward pass to its weight gradients */
   double loss_bytes;   /* share of the logits */
   double shared_bytes; /* of a slice: part of activation_bytes and late_bytes */
@@ -157,8 +162,9 @@ typedef struct ett_layer_sums {
   /* By ett_recompute, with and without the bytes of weight gradients: peak of a backward
    * pass beyond all activations of the slice, recomputed ones included. */
   double working_bytes[ETT_RECOMPUTES][2];
-  double layer_parameters,
-      layer_trained; /* of the largest single layer: all, and trained ones */
+  /* Of the largest single layer: all weights, trained ones, and those that a gather moves
+   * (without `spared`); bytes of the other copy that is made from gathered 8-bit ones. */
+  double layer_parameters, layer_trained, layer_gathered, layer_copies;
   double flops;
   double boundary; /* of the last layer */
   /* Seconds that a slice waits for the gather of its input; per pass of a micro-batch. */

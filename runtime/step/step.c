@@ -449,6 +449,28 @@ static int has_master(const ett_step_plan *p) {
   return updates_in_fp32(p) && p->weight_bytes < (int32_t)sizeof(float);
 }
 
+/* Whether the only shards of dense weights are the fp32 ones of the states. Experts may
+ * have a single rank. */
+static int shards_master(const ett_evaluation *e) {
+  return e->program->master_shards && e->dense.degree > 1 && has_master(e->plan);
+}
+
+/* Bytes of a slot's quantised weights beyond their 16 bits. gathered: of those that ranks
+ * hold shards of, all bytes. Other weights of ZeRO-3 are quantised after each gather. */
+static double quantised_of(const ett_evaluation *e, const ett_layer_sums *s,
+                           int gathered) {
+  double bytes = 0;
+  for (int experts = 0; experts < 2; experts++) {
+    const struct ett_quantised *q = &s->quantised[experts];
+    double degree = (double)(experts ? e->expert.degree : e->dense.degree);
+    if (e->plan->zero < ETT_ZERO_PARAMETERS || degree == 1)
+      bytes += q->whole;
+    else if (gathered || !shards_master(e))
+      bytes += (gathered ? q->sharded : q->sharded / degree) + q->scales;
+  }
+  return bytes;
+}
+
 /* Whether reduced gradients have the type of the sharded weights, whatever they have in
  * messages: PyTorch FSDP (foreach_reduce; _cast_grad_to_param_dtype). */
 static int casts_gradients(const ett_evaluation *e) {
@@ -549,11 +571,11 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
+  double gathered = 0, copies = 0, quantised = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
-  int sharded = e->dense.degree > 1; /* dense weights; experts may be without them */
   uint64_t shapes = 0;
-  int in_states = e->program->master_shards && sharded && has_master(p);
+  int in_states = shards_master(e);
   m.weight =
       (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
                                             s->frozen_expert / expert_data
@@ -573,6 +595,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       ett_keep_two(m.largest, sums->largest_bytes[p->recompute][i]);
     shapes |= sums->cached_shapes;
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
+    gathered = sums->layer_gathered > gathered ? sums->layer_gathered : gathered;
+    copies = sums->layer_copies > copies ? sums->layer_copies : copies;
+    quantised += quantised_of(e, sums, 1);
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
     double beside = p->recompute >= ETT_RECOMPUTE_FULL || pairs
                         ? sums->layer_bytes[p->recompute]
@@ -588,24 +613,23 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   m.remakes = p->recompute >= ETT_RECOMPUTE_FULL ||
               (p->recompute == ETT_RECOMPUTE_SELECTIVE && !pairs);
   m.cached = ett_program_cached(e->program, shapes);
-  /* Layers are gathered whole; with overlap, the next ones are prefetched. A layer's
+  /* Layers are gathered whole; with overlap, the next ones are prefetched. Of the layer
+   * whose backward pass runs, the other copy of 8-bit weights is made (Megatron FSDP,
+   * fp8_create_transpose_cache). A layer's
    * gradient is whole until it is reduced, or in 16 bits until it is added to the whole
    * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
-  double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
+  gathered *= p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
     m.temporary = m.stays ? m.apart * trained * p->weight_bytes
                           : smaller(trained * p->gradient_bytes,
                                     (whole - shard) * p->gradient_bytes);
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
-    double others = weights * p->weight_bytes - m.weight; /* shards of the other ranks */
-    m.temporary += p->reshard && !m.stays
-                       ? smaller(gathered * layer * p->weight_bytes, others)
-                       : others;
+    double others = weights * p->weight_bytes + quantised - m.weight; /* of other ranks */
+    m.temporary +=
+        p->reshard && !m.stays ? smaller(gathered * p->weight_bytes, others) : others;
+    m.temporary += copies;
   }
-  m.layer = layer * p->weight_bytes;
-  if (p->zero >= ETT_ZERO_PARAMETERS && weights > 0) /* temporary holds whole layers */
-    m.layer *=
-        (shard + s->frozen_dense / data + s->frozen_expert / expert_data) / weights;
+  m.layer = weights > 0 ? m.weight * layer / weights : 0;
   return m;
 }
 
@@ -677,11 +701,7 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
       ett_weights_add(&s->spared, &sums->spared, 1);
-      /* Sharded weights are quantised after each gather. */
-      if (p->zero < ETT_ZERO_PARAMETERS || e->dense.degree == 1)
-        s->quantised_bytes += sums->quantised_dense;
-      if (p->zero < ETT_ZERO_PARAMETERS || e->expert.degree == 1)
-        s->quantised_bytes += sums->quantised_expert;
+      s->quantised_bytes += quantised_of(e, sums, 0);
       double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);
       s->forward_seconds += m * (sums->forward + gather);

@@ -87,6 +87,35 @@ describe("shards over fewer ranks than the data-parallel group", function()
     end
   end)
 
+  it("of 8 bits are stored in 8 bits, and so are gathered layers", function()
+    -- Megatron FSDP, 8 ranks: bytes of a product's weight in the shards, whole on each rank, in a gathered layer, and
+    -- of the other copy of the layer whose backward pass runs.
+    local products = layer - 2 * 512
+    for case, bytes in pairs { ["fp8 none"] = { 2, 0, 2, 0 }, ["fp8 beside"] = { 2, 0, 2, 0 },
+      ["fp8 only"] = { 1, 0, 1, 1 }, ["fp8 single"] = { 1, 0, 1, 0 }, ["fp8_block only"] = { 1, 0, 1, 1 },
+      ["mxfp8 only"] = { 2, 1 / 16, 1, 0 }, ["nvfp4 only"] = { 2, 0, 2, 0 } } do
+      local dtype, how = case:match "(%S+) (%S+)"
+      local plan = { zero = 3, dp = 8, dtype = dtype, stack = "megatron_fsdp:quantised_weights=" .. how }
+      local s = run(plan).stages[1]
+      local shards = (2 * (parameters - 8 * products) + bytes[1] * 8 * products) / 8
+      assert.near(shards + bytes[2] * 8 * products, s.weight_bytes, 1, case)
+      -- Two layers are gathered at once; the head is smaller.
+      assert.near(2 * (2 * 2 * 512 + bytes[3] * products) + bytes[4] * products + 4 * layer, s.temporary_bytes, 1, case)
+      plan.reshard = false -- all weights are whole once
+      s = run(plan).stages[1]
+      local whole = 2 * (parameters - 8 * products) + (bytes[1] + bytes[2]) * 8 * products
+      assert.near(whole + bytes[4] * products + 4 * layer, s.weight_bytes + s.temporary_bytes, 1, case)
+    end
+    -- The only shards of PyTorch FSDP are those of fp32 weights, which the optimizer states hold.
+    local narrow = run { zero = 3, dp = 8, dtype = "fp8", stack = "fsdp_eager:quantised_weights=only" }
+    assert.equal(0, narrow.stages[1].weight_bytes)
+    -- Half of the weights in the host's memory, but for two layers.
+    local s = run({ zero = 3, dp = 8, dtype = "fp8", offload_weights = 0.5,
+      stack = "megatron_fsdp:quantised_weights=only" }).stages[1]
+    local shards = (2 * (parameters - 8 * products) + 8 * products) / 8
+    assert.near(shards * (0.5 + 0.5 * 2 * layer / parameters), s.weight_bytes, 1)
+  end)
+
   it("reduce to shards, and shards over their replicas", function()
     for _, shard in ipairs { 2, 4, 8 } do
       local e = run { zero = 1, shard = shard }

@@ -112,9 +112,9 @@ local function slices_of(h, p)
       one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
       layer = layer + 1
     end
-    if v == 1 then -- tables; the mask of the embedding's dropout
+    if v == 1 then -- tables; 64-bit numbers of tokens and positions; the mask of the embedding's dropout
       one.dense = one.dense + (rows + (h.max_positions or 0)) * h.hidden
-      one.bytes = one.bytes + (h.dropout and s * h.hidden or 0)
+      one.bytes = one.bytes + 8 * tokens * (h.max_positions and 2 or 1) + (h.dropout and s * h.hidden or 0)
     end
     if v == count then -- final norm, head, 16-bit logits
       one.dense = one.dense + norm + (h.tied_embeddings and p.pp == 1 and 0 or rows * h.hidden)
@@ -136,11 +136,15 @@ function memory_oracle.stages(h, p)
       narrow, quantised, of[#of + 1] = narrow + slices[v].narrow, quantised + slices[v].quantised, slices[v].bytes
     end
     local whole, shard = dense + expert, dense / data + expert / expert_data
-    -- Transformer Engine on Hopper: a quantised copy of each weight for each pass, unless weights are sharded.
+    -- Transformer Engine on Hopper: a quantised copy of each weight for each pass, beside the 16-bit weights or in
+    -- their place. Shards of 16-bit weights have none, and those of quantised weights are one copy.
+    local copies = p.stack == "megatron" and 2 * quantised or 0
     if p.zero >= 3 then
-      quantised = (data == 1 and narrow or 0) + (expert_data == 1 and quantised - narrow or 0)
+      local experts = quantised - narrow
+      copies = p.stack == "megatron" and 2 * ((data == 1 and narrow or 0) + (expert_data == 1 and experts or 0))
+        or -(data > 1 and narrow / data or 0) - (expert_data > 1 and experts / expert_data or 0)
     end
-    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + 2 * quantised,
+    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + copies,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
       optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
   end
@@ -178,7 +182,8 @@ function memory_oracle.plan(random, h)
     micro_batch = random { 1, 2 }, micro_batches = 12 * random { 1, 2 }, zero = random { 0, 1, 2, 3 },
     sequence_parallel = tp > 1 and random { true, false }, recompute = random { "none", "selective" },
     schedule = random { "gpipe", "1f1b", "interleaved" }, gradient_dtype = random { "fp32", "bf16" },
-    dtype = random { "bf16", "fp8" }, stack = "megatron", accumulate_gradients = false }
+    dtype = random { "bf16", "fp8" }, stack = random { "megatron", "megatron:quantised_weights=only" },
+    accumulate_gradients = false }
   if p.schedule == "interleaved" then
     p.schedule, p.vp = p.pp > 1 and "interleaved" or "1f1b", p.pp > 1 and 2 or nil
   end

@@ -31,24 +31,25 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
-  spared_share = 0,
+  sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
   never_again = false, role = "outside", beside_seconds = 0, host = "none" }
+
+local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
 --- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
 --- layer without a backward pass has none. A stack that keeps a single copy transposes it in each backward pass; copies
 --- of other types than fp8 and fp8_block have scales of their own.
 local function quantised_bytes(state, item)
-  local op, s, how = item.operator, item.shape, state.software.quantised_weights
+  local op, how = item.operator, state.software.quantised_weights
   local dtype = stacks.dtype_of(state.software, op, state.plan.dtype)
   local bytes = schema.dtype_bytes[dtype]
   if how == "none" or bytes >= 2 or op.family ~= "gemm" then return 0 end
   local single = item.frozen == "layer" or dtype == "fp8" and state.times.cluster.device.any_fp8_layout
     or how == "single" and dtype:find "^fp8"
-  local weights = (s.batch or 1) * (s.in_features + 0.0) * s.out_features
-  return weights * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
+  return weights_of(item.shape) * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
 end
 
 --- Share of the bytes of a product's weights that gathers need not move. Quantised weights in place of the 16-bit ones
@@ -62,6 +63,17 @@ local function spared_share(state, item)
   local narrow = op.family == "gemm" and (how == "only" or how == "single")
     and (dtype == "fp8" or dtype == "fp8_block" or dtype == "mxfp8" and stack.gathers_mxfp8)
   return narrow and 1 - 1 / state.width or 0
+end
+
+--- Bytes of a product's weights beyond 16 bits if ZeRO-3 shards weights that are gathered in 8 bits: those of all
+--- shards, and those that each rank holds whole. Megatron FSDP shards one copy of fp8 and fp8_block, and two of mxfp8
+--- (param_and_grad_buffer.py, _init_each_parameter_group_buffers). Their scales stay whole on each rank (Transformer
+--- Engine, tensor/utils.py, _cast_master_weights_to_fp8_mxfp8_scaling).
+local function sharded_bytes(state, item)
+  if spared_share(state, item) == 0 then return 0, 0 end
+  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
+  local copies, weights = dtype == "mxfp8" and 2 or 1, weights_of(item.shape)
+  return weights * (copies - state.width), weights * copies * (schema.dtype_bytes[dtype] - 1)
 end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
@@ -225,6 +237,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
   local activation = activation_bytes(op, item, s, stored, stack)
   local dropped = kept and again and dropped_bytes(stack, op, again, opens, s, stored, activation, read) or 0
   -- Weights of experts differ between expert-parallel ranks.
+  local sharded, scales = sharded_bytes(state, item)
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
   return {
@@ -232,7 +245,8 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     dtype = dtype, selective = again ~= nil, loss = op.family == "cross_entropy", never_again = item.last or false,
     role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
-    quantised_bytes = quantised_bytes(state, item), spared_share = spared_share(state, item),
+    quantised_bytes = quantised_bytes(state, item), sharded_bytes = sharded, scale_bytes = scales,
+    spared_share = spared_share(state, item),
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),

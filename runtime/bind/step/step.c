@@ -51,6 +51,8 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, spared_share, NUMBER, NULL),
     FIELD(ett_operation, frozen_expert, NUMBER, NULL),
     FIELD(ett_operation, quantised_bytes, NUMBER, NULL),
+    FIELD(ett_operation, sharded_bytes, NUMBER, NULL),
+    FIELD(ett_operation, scale_bytes, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, dropped_bytes, NUMBER, NULL),
     FIELD(ett_operation, late_bytes, NUMBER, NULL),
