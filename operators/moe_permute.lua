@@ -8,7 +8,7 @@ local op = { name = "moe_permute", family = "router", gathers = true,
 
 op.schema = { tokens = "count", hidden = "count", top_k = "count" }
 
-function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden, top_k = c.top_k } end
+function op.shape(c) return { tokens = shapes.routed_tokens(c), hidden = c.hidden, top_k = c.top_k } end
 
 --- Forward only copies; backward sums the gradients of a token's copies.
 function op.flops(s, pass) return pass == "backward" and (s.tokens + 0.0) * s.hidden * s.top_k or 0.0 end

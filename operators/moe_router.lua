@@ -13,7 +13,7 @@ op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "co
 op.constraints = { { "top_k must be at most experts", function(s) return s.top_k <= s.experts end } }
 
 function op.shape(c)
-  return { tokens = shapes.norm_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k }
+  return { tokens = shapes.routed_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k }
 end
 
 function op.flops(s, pass)

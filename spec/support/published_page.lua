@@ -94,7 +94,8 @@ memory of the software and were not checked against its code. The errors above a
 - nvfp4 training reads each input and each gradient twice more, for scales and Hadamard transforms (arXiv 2509.25149).
 - One local expert has the same factor as several experts. Without it Grok's rows were 20 % too fast.
 - MaxText's experts run in Megablox with its default tile of 512 rows, which two experts can share. Its tensor
-  parallelism splits experts as it splits dense products.
+  parallelism splits experts as it splits dense products. Its ranks gather the stream before the router, and scatter the
+  outputs of experts (moe.py, sparse_matmul).
 - Rows of Megatron-LM since 2022 that do not state gradient accumulation have its default: inside the weight products.
   The code of the zero-bubble rows does the same. With this default their steps would be 6.3 % too fast instead of
   1.8 %. So they were not changed: another effect is missing in their estimates. The paper has a profile of a middle

@@ -261,14 +261,14 @@ end
 
 --- One layer's dimensions on one device of a plan: the `c` of operator files. It has every hyper-parameter.
 ---@param hyper table checked hyper-parameters
----@param plan table tp, cp, ep, etp, micro_batch, seq, sequence_parallel, dtype
+---@param plan table tp, cp, ep, etp, micro_batch, seq, sequence_parallel, dtype; whole_tokens: ett.step.lower
 function architecture.configuration(hyper, plan)
   local c = merged(hyper)
   c.ffn = hyper.ffn or 4 * hyper.hidden
   c.tp, c.cp, c.ep, c.etp = plan.tp or 1, plan.cp or 1, plan.ep or 1, plan.etp
   c.cp_method, c.cp_balanced = plan.cp_method, plan.cp_balanced
   c.micro_batch, c.seq, c.dtype = plan.micro_batch, plan.seq, plan.dtype or "bf16"
-  c.sequence_parallel = plan.sequence_parallel or false
+  c.sequence_parallel, c.whole_tokens = plan.sequence_parallel or false, plan.whole_tokens
   return c
 end
 
@@ -332,7 +332,8 @@ function architecture.operations(layer, c)
     if entry.op then
       list[#list + 1] = operation_of(entry, c, role, layer)
     else
-      for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with))) do
+      local back = exchange and not among_experts
+      for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with), back)) do
         item.role, item.module = role, entry.module or ""
         list[#list + 1] = item
       end

@@ -107,9 +107,11 @@ local patterns = {
     return join(reduce(), reduce(), reduce())
   end,
   --- All-to-all of tokens to the ranks of their experts, and back: top_k copies of each token of this rank. Under
-  --- sequence parallelism a rank holds its share of the sequence, else its share of the etp group's tokens.
-  expert_exchange = function(c)
-    local tokens = c.sequence_parallel and shapes.norm_tokens(c) or expert_group_tokens(c)
+  --- sequence parallelism a rank holds its share of the sequence, else its share of the etp group's tokens. With
+  --- whole_tokens it sends all tokens, and gets back its share.
+  expert_exchange = function(c, back)
+    local tokens = c.sequence_parallel and (back and shapes.norm_tokens or shapes.routed_tokens)(c)
+      or expert_group_tokens(c)
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
@@ -131,11 +133,14 @@ local patterns = {
 -- Collectives around experts, as in Megatron-Core's MoEAlltoAllTokenDispatcher. Under sequence parallelism the etp
 -- ranks of an expert gather the received token copies and reduce-scatter their results. Without it the ranks hold the
 -- same tokens: each rank of an etp group takes a share, the group sums it, and the shares are gathered over tp.
+-- whole_tokens: MaxText gathers the stream before its router, and scatters the sums of the experts' outputs (moe.py,
+-- sparse_matmul: input_partition_pspec, psum_scatter). The gather stands here, between the exchanges.
 local function around_experts(gather_pass, sum_pass)
   return function(c)
     local etp = c.etp or c.tp
     if c.sequence_parallel then
       local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
+      if c.whole_tokens and gather_pass == "forward" then bytes = hidden_bytes(c) end
       local group = etp == c.tp and "tp" or "etp"
       return blocking(join(one("all_gather", group, etp, bytes, gather_pass),
         one("reduce_scatter", group, etp, bytes, sum_pass)))
@@ -180,9 +185,10 @@ end
 --- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, blocking,
 --- stride }. overlapped: beside the next product in any software; blocking: beside none.
 --- stride: the distance between the ranks of the group, for groups whose name does not define it.
-function collective.expand(entry, c)
+---@param back boolean? the entry is an exchange that brings tokens back from experts
+function collective.expand(entry, c, back)
   local pattern = patterns[entry.collective]
-  local list = pattern and pattern(c) or stated(entry, c)
+  local list = pattern and pattern(c, back) or stated(entry, c)
   for _, item in ipairs(list) do item.times = item.times * (entry.times or 1) end
   return list
 end

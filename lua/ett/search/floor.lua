@@ -114,7 +114,11 @@ end
 local function rest_of(self, p, times, setting)
   local bare = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   -- In other orders the place of a stage depends on ep and etp, too.
-  if p.pp == 1 or p.rank_order:sub(-2) == "pp" then bare.ep, bare.etp = 1, p.tp end
+  if p.pp == 1 or p.rank_order:sub(-2) == "pp" then
+    bare.ep, bare.etp = 1, p.tp
+    local stack = times:for_stack(p.stack).stack
+    if stack and stack.splits_stream then bare.etp = p.etp end -- decides whether the stream is split
+  end
   local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, setting.key_of)
   local known = self.known[key]
   if not known then

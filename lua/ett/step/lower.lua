@@ -846,12 +846,13 @@ function lower.repeats(recompute, o, kind, index)
 end
 
 --- A plan whose software splits the residual stream over tensor-parallel ranks in any case. The dimension that is
---- split does not change bytes and times: gathers open a tensor-parallel region, reduce-scatters close it. Models with
---- experts keep the stream whole: MaxText's experts get whole tokens (moe.py, input_partition_pspec).
+--- split does not change bytes and times: gathers open a tensor-parallel region, reduce-scatters close it. Routers get
+--- whole tokens, and tensor-parallel ranks split each expert.
 local function with_split_stream(model, p, stack)
-  local splits = stack and stack.splits_stream and p.tp > 1 and not model.hyper.experts
-    and p.micro_batch * p.seq // p.cp % p.tp == 0
-  return splits and setmetatable({ sequence_parallel = true }, { __index = p }) or p
+  local splits = stack and stack.splits_stream and p.tp > 1 and p.micro_batch * p.seq // p.cp % p.tp == 0
+    and (p.etp or p.tp) == p.tp
+  if not splits then return p end
+  return setmetatable({ sequence_parallel = true, whole_tokens = model.hyper.experts ~= nil }, { __index = p })
 end
 
 --- Lowers a model under a clean plan.
