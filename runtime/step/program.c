@@ -76,7 +76,8 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
   const struct {
     const char *name;
     ett_demand_time time;
-  } further[] = {{"split", o->split}, {"split_weight", o->split_weight}};
+  } further[] = {
+      {"split", o->split}, {"split_weight", o->split_weight}, {"repeated", o->repeated}};
   for (size_t i = 0; i < sizeof further / sizeof *further && status == 0; i++) {
     ett_demand_time t = further[i].time;
     if (!(isfinite(t.seconds) && isfinite(t.low) && isfinite(t.high)))
@@ -179,7 +180,7 @@ static double least(double a, double b) {
 typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES];
   double half[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
-  double longer_forward, longer_backward, longer_weight;
+  double longer_forward, longer_backward, longer_weight, longer_repeated;
 } role_seconds;
 
 /* Seconds of all-to-alls that hide behind shared experts in one pass. */
@@ -270,12 +271,13 @@ static double shorter(double wait, double longer) {
 
 /* Shortens one of n waits for the host by what operators take longer. */
 static void shorten(const role_seconds *of, double n, double *forward, double *backward,
-                    double *split, double *weight) {
+                    double *split, double *weight, double *repeated) {
   double input = shorter(*backward + *split - *weight,
                          (of->longer_backward - of->longer_weight) / n);
   *forward = shorter(*forward, of->longer_forward / n);
   *backward = shorter(*backward, of->longer_backward / n);
   *weight = shorter(*weight, of->longer_weight / n);
+  *repeated = shorter(*repeated, of->longer_repeated / n);
   *split = input + *weight - *backward;
 }
 
@@ -288,8 +290,9 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double slower = o->kind == ETT_OPERATOR && !o->host ? p->slowdown : 1;
   double once = slower * pick(o->forward, v), back = slower * pick(o->backward, v);
   double split = pick(o->split, v), weight = pick(o->split_weight, v);
+  double repeated = pick(o->repeated, v);
   if (o->host == ETT_HOST_AHEAD && p->slowdown != 1)
-    shorten(of, n, &once, &back, &split, &weight);
+    shorten(of, n, &once, &back, &split, &weight, &repeated);
   double forward = n * once, backward = n * back;
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
@@ -305,8 +308,10 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->recompute[ETT_RECOMPUTE_HALF] += half;
   if (!o->never_again)
     s->recompute[ETT_RECOMPUTE_FULL] += forward;
+  s->recompute[ETT_RECOMPUTE_SELECTIVE] += n * repeated;
   int selected = o->selective && !o->never_again;
   if (selected) {
+    of->longer_repeated += (slower - 1) * n * pick(o->forward, v);
     s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
     of->selected[o->role] += forward;
   }

@@ -96,10 +96,13 @@ typedef struct ett_operation {
   ett_demand_time split;
   ett_demand_time split_weight; /* seconds of a split pass in the unit of weight
                                    gradients, beyond its weight_share */
-  double flops;                 /* model FLOPs, forward and backward */
-  int loss;                     /* holds the logits */
-  int selective;                /* recomputed under ETT_RECOMPUTE_SELECTIVE */
-  int never_again;              /* recomputation ends before it */
+  /* Seconds in the pass that ETT_RECOMPUTE_SELECTIVE repeats, of operations without
+   * `selective`: a wait for the host. */
+  ett_demand_time repeated;
+  double flops;    /* model FLOPs, forward and backward */
+  int loss;        /* holds the logits */
+  int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
+  int never_again; /* recomputation ends before it */
   ett_role role;
   ett_host_wait host;
 } ett_operation;

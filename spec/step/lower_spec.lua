@@ -438,6 +438,46 @@ describe("layers that alternate", function()
   end)
 end)
 
+describe("a module of experts that selective recomputation repeats", function()
+  it("waits for its launches, although other operators hide those of the passes", function()
+    local model = model_module.new("mixtral", { layers = 3, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
+      experts = 8, top_k = 2 })
+    local profile = {
+      operator = function(_, op)
+        local seconds = op.name == "flash_attention" and 1.0 or 1e-4
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end,
+      collective = function()
+        return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
+      end,
+    }
+    local function run_with(modules)
+      local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true, plan = {
+        seq = 512, micro_batches = 4, recompute = "selective", recompute_modules = modules,
+        stack = "megatron:launch_seconds=1e-3:moe_launches=2:expert_seconds=1e-4" } }
+      local waits = 0.0
+      for _, line in ipairs(e.operators) do if line.name == "host" then waits = line.recompute_seconds end end
+      return e.stages[1].recompute_seconds, waits, e
+    end
+    -- Router, permutation, two products, activation, return: six launches, two more for each product, and one for each
+    -- of 8 experts.
+    local runs, wait = 3 * 4, 6e-3 + 2 * (2e-3 + 8 * 1e-4) - 6e-4
+    local seconds, waits, e = run_with { "moe" }
+    assert.near(runs * (6e-4 + wait), seconds, 1e-9)
+    assert.near(runs * wait, waits, 1e-9)
+    local parts = 0.0
+    for _, unit in ipairs(timeline.of(e).stages[1].units) do
+      for _, part in ipairs(unit.kind == "B" and unit.parts or {}) do
+        parts = parts + (part.name == "host" and part.pass == "forward" and part.seconds or 0.0)
+      end
+    end
+    assert.near(runs * wait, parts, 1e-9)
+    seconds, waits = run_with { "moe_act" } -- reads nothing from the device
+    assert.near(runs * 1e-4, seconds, 1e-9)
+    assert.equal(0.0, waits)
+  end)
+end)
+
 describe("software that splits the residual stream in any case", function()
   it("has the steps of sequence parallelism, with experts, too", function()
     local hyper = { layers = 4, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000 }

@@ -173,15 +173,19 @@ describe("steps of slow stages", function()
 
   it("wait less for the host: as with a stack whose kernels are slower", function()
     local gpt2 = model_module.new "gpt2"
+    local experts = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 32000,
+      experts = 8, top_k = 2 })
     local function seconds(stack, case, factor, name)
       local plan, list = { seq = 1024, stack = stack, micro_batches = 8 }, {}
       for rank = 1, 8 do list[rank] = factor end
       for k, v in pairs(case) do plan[k] = v end
       plan.rank_slowdown = list
-      return estimate.new { model = gpt2, cluster = "dgx_h100", plan = plan, interval = false }[name]
+      return estimate.new { model = case.recompute_modules and experts or gpt2, cluster = "dgx_h100", plan = plan,
+        interval = false }[name]
     end
     for _, case in ipairs { { dp = 8 }, { dp = 2, pp = 4, schedule = "zb_h1" }, { dp = 2, pp = 4, recompute = "full" },
-      { dp = 2, pp = 4, recompute = "half" }, { dp = 2, pp = 2, tp = 2, schedule = "zb_h1" } } do
+      { dp = 2, pp = 4, recompute = "half" }, { dp = 8, recompute = "selective", recompute_modules = { "moe" } },
+      { dp = 2, pp = 2, tp = 2, schedule = "zb_h1" } } do
       for _, stack in ipairs { "megatron", "megatron:blocking=true", "transformers" } do
         for _, factor in ipairs { 1.2, 8 } do -- the second ends all waits
           local wanted = seconds(("%s:slowdown=%g"):format(stack, factor), case, 1, "step_seconds")

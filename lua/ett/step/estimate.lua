@@ -120,11 +120,12 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of, split_sh
       end
       line.forward_seconds = line.forward_seconds + forward
       line.backward_seconds = line.backward_seconds + backward
-      line.recompute_seconds = line.recompute_seconds + again * forward
+      local waits = p.recompute == "selective" and o.repeated and runs * o.repeated.seconds or 0.0
+      line.recompute_seconds = line.recompute_seconds + again * forward + waits
       line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
       line.order = math.min(line.order, k * 1000 + index)
       local repeated = o.backward_launches == frozen.launches_with_forward and forward or 0.0
-      source_of(line, o.forward, (1 + again) * forward + repeated)
+      source_of(line, o.forward, (1 + again) * forward + waits + repeated)
       source_of(line, o.backward, backward - repeated)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end
       local exposed = o.split and split_share == 1 and o.split.seconds or 0

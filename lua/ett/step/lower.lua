@@ -589,15 +589,19 @@ end
 --- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
 --- is the excess of the layer's launch time over its device time without hidden all-to-alls. A pair of micro-batches
 --- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
---- exposes, and waits less. Its units of input gradients and of weight gradients wait for their own launches.
-local function add_host_wait(state, uses)
+--- exposes, and waits less. Its units of input gradients and of weight gradients wait for their own launches. The host
+--- reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
+--- _maybe_dtoh_and_synchronize), so launches of a repeated module of experts begin after the pass before it.
+---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
+local function add_host_wait(state, uses, repeated)
   local stack, p = state.times.stack, state.plan
   local slower = in_step.host[state.times.cluster.device.host] or 1
   local each = stack and not stack.graphs and slower * stack.launch_seconds or 0
   if each == 0 then return end
-  local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0 }
-  local host = { forward = 0.0, backward = 0.0, weight = 0.0 }
-  local by_role, batch = { forward = {}, backward = {}, split = {} }, p.overlap_all_to_all == "batch"
+  local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0, repeated = 0.0 }
+  local host = { forward = 0.0, backward = 0.0, weight = 0.0, repeated = 0.0 }
+  local by_role = { forward = {}, backward = {}, split = {}, repeated = {} }
+  local batch = p.overlap_all_to_all == "batch"
   local narrow = schema.dtype_bytes[p.dtype] < 2 and stack.quantised_products ~= "dense"
   local expert = slower * stack.expert_seconds * (narrow and quantised_launches or 1)
   local function count(pass, o, seconds, late) -- late: of weight gradients, which hide nothing
@@ -606,9 +610,10 @@ local function add_host_wait(state, uses)
     device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
   end
   for index, n in pairs(uses) do
-    local o = state.operations[index]
-    local backward = o.backward and n * o.backward.seconds or 0.0
-    count("forward", o, o.forward and n * o.forward.seconds or 0.0, 0.0)
+    local o, again = state.operations[index], (repeated[index] or 0) / n
+    local forward, backward = o.forward and n * o.forward.seconds or 0.0, o.backward and n * o.backward.seconds or 0.0
+    count("forward", o, forward, 0.0)
+    count("repeated", o, again * forward, 0.0)
     count("backward", o, backward, 0.0)
     count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
     device.weight = device.weight + o.weight_share * backward
@@ -618,6 +623,7 @@ local function add_host_wait(state, uses)
       launched, routed = launched + n * (o.shape.batch or 1) * expert, n * stack.moe_launches * each
     end
     host.forward = host.forward + (o.forward and launched + routed or 0.0)
+    host.repeated = host.repeated + (o.forward and again * (launched + routed) or 0.0)
     local launches = o.backward and (o.backward_launches or o.kind == "collective" and 1 or 2) or 0
     host.backward = host.backward + launches * (launched + routed)
     host.weight = host.weight + o.weight_share * launches * launched
@@ -631,16 +637,17 @@ local function add_host_wait(state, uses)
     if batch and hidden == 1 then
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
         - exposed_exchange(by_role, share)
-      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0, 0.0
+      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0, 0.0, 0.0
     end
     local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
     local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
     local input = wait(host.backward - host.weight, device.split - device.weight)
-    return wait(host.forward, device.forward), backward, input + weight - backward, weight
+    return wait(host.forward, device.forward), backward, input + weight - backward, weight,
+      wait(host.repeated, device.repeated)
   end
-  local forward, backward, split, weight = waits(1)
-  if forward == 0 and backward == 0 and split == 0 and weight == 0 then return end
-  local least_forward, least_backward, least_split, least_weight = waits(least_launch)
+  local forward, backward, split, weight, again = waits(1)
+  if forward == 0 and backward == 0 and split == 0 and weight == 0 and again == 0 then return end
+  local least_forward, least_backward, least_split, least_weight, least_again = waits(least_launch)
   local function answer(seconds, low)
     return { seconds = seconds, low_seconds = low, high_seconds = 1.5 * seconds, provenance = "assumed",
       detail = "launches of the stack " .. stack.name }
@@ -649,7 +656,8 @@ local function add_host_wait(state, uses)
     host = stack.blocking and "blocking" or "ahead",
     forward = answer(forward, least_forward), backward = answer(backward, least_backward),
     split = split ~= 0 and answer(split, least_split) or nil,
-    split_weight = weight > 0 and answer(weight, least_weight) or nil })] = 1
+    split_weight = weight > 0 and answer(weight, least_weight) or nil,
+    repeated = again > 0 and answer(again, least_again) or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
@@ -754,7 +762,7 @@ end
 -- checkpointed module.
 local function run_of(state, items, place)
   local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
-  local most, remade = 0.0, 0.0
+  local most, remade, moe = 0.0, 0.0, {}
   if state.software.half_products and place == "middle" then
     half_bytes, repeated = checkpointed(items, state.configuration)
     half_uses = {}
@@ -763,6 +771,9 @@ local function run_of(state, items, place)
     local index = item.kind == "operator" and add_operator(state, items, k, place)
       or add_collective(state, items, k, beside(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
+    if place == "middle" and item.frozen ~= "layer" and repeated_in(state, item) == "moe" then
+      moe[index] = (moe[index] or 0) + item.times
+    end
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
     local checkpoint, opens = checkpoint_of(state, items, k)
@@ -770,7 +781,7 @@ local function run_of(state, items, place)
     most = math.max(most, remade)
   end
   if fields.accumulates(state.plan, state.software) then add_accumulation(state, uses) end
-  add_host_wait(state, uses)
+  add_host_wait(state, uses, moe)
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
 

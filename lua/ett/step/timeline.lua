@@ -79,7 +79,7 @@ local function add(parts, operation, pass, times, share, repeated, split)
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), role = operation.role,
     group = operation.group, members = operation.members, degree = operation.degree, bytes = operation.bytes,
-    shape = operation.shape, quantised = operation.quantised, pass = pass,
+    shape = operation.shape, quantised = operation.quantised, pass = pass == "repeated" and "forward" or pass,
     flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
     times = times, seconds = seconds, hidden = hidden * times * share, later = operation.beside_later }
 end
@@ -98,10 +98,12 @@ local function items_of(kind, operations)
 end
 
 ---@param repeats (fun(operation: table, index: integer): number)? runs that recomputation repeats; nil: the pass itself
-local function add_forward(parts, items, repeats)
+---@param waits boolean? the pass is that of selective recomputation
+local function add_forward(parts, items, repeats, waits)
   for _, item in ipairs(items) do
     local share = repeats and repeats(item[1], item[3]) or 1
     if share > 0 then add(parts, item[1], "forward", item[2], share, repeats ~= nil) end
+    if waits and item[1].repeated then add(parts, item[1], "repeated", item[2], 1, true) end
   end
 end
 
@@ -175,8 +177,9 @@ local function parts_of(e, lowered, layers, kind)
     else
       run(false, function()
         local function repeats(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end
-        add_forward(parts, items, repeats)
-        add_forward(parts, rest, repeats)
+        local waits = e.plan.recompute == "selective"
+        add_forward(parts, items, repeats, waits)
+        add_forward(parts, rest, repeats, waits)
       end)
       run(true, function() add_backward(parts, items, rest, kind == "B") end)
     end

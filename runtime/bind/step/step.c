@@ -128,6 +128,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     o->backward = get_time(L, at, "backward");
     o->split = get_time(L, at, "split");
     o->split_weight = get_time(L, at, "split_weight");
+    o->repeated = get_time(L, at, "repeated");
     ett_err err, outer;
     if (ett_operation_check(o, &err) != 0) {
       ett_err_set(&outer, err.code, "operation '%s': %s",
