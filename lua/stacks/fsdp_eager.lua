@@ -5,7 +5,9 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
   overlap_gradients = true, overlap_parameters = true, -- FullyShardedDataParallel: prefetching
-  zero_stages = "0 2 3", -- NO_SHARD, SHARD_GRAD_OP, FULL_SHARD
+  -- NO_SHARD, FULL_SHARD. SHARD_GRAD_OP shards the weights, too: it gathers them for the forward pass and frees them
+  -- after the backward pass (torch/distributed/fsdp/api.py), as zero=3 reshard=false.
+  zero_stages = "0 3",
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 9.72, sharded = true, stops_early = true, master_shards = true,
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk

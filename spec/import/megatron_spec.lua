@@ -864,7 +864,7 @@ model:
     assert.same({ 1024, "alibi", 0, 16 }, { run.model.hyper.ffn, run.model.hyper.position, run.plan.zero, run.plan.dp })
     assert.matches("unknown flags, ignored: --own-list", table.concat(run.model.notes, "\n"), 1, true)
     local p = of("  fsdp: True\n  fsdp_sharding_strategy: grad\n").plan
-    assert.same({ 2, "megatron" }, { p.zero, p.stack })
+    assert.same({ 3, false, "megatron_fsdp" }, { p.zero, p.reshard, p.stack }) -- SHARD_GRAD_OP
     p = of("  fsdp: True\n  fsdp_sharding_strategy: full\n").plan
     assert.same({ 3, "megatron_fsdp" }, { p.zero, p.stack })
     local function reduced(precision, value, fsdp)

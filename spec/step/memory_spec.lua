@@ -197,7 +197,7 @@ describe("the memory of an estimate", function()
     local s = stage { offload_gradients = 1 } -- reduced ones alone move
     assert.near(4 * s.parameters, s.gradient_bytes, 1)
     assert.near(4 * s.parameters / 2, s.host_bytes, 1)
-    s = stage { zero = 2 } -- SHARD_GRAD_OP: as ZeRO-3 without reshard
+    s = stage { zero = 2 } -- as ZeRO-3 without reshard
     assert.near(4 * s.parameters, s.gradient_bytes, 1)
     assert.near(2 * s.parameters, s.weight_bytes, 1)
     assert.near(2 * largest, s.temporary_bytes, 1)

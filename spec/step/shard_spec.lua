@@ -182,7 +182,7 @@ describe("weights under ZeRO-3", function()
       assert.near(passes(plain), passes(s), 1e-9)
       local beside = step({ reshard = false, micro_batches = count, overlap_gradients = true }).stages[1]
       assert.equal(s.gradient_exposed_seconds, beside.gradient_exposed_seconds) -- after the last backward pass
-      local two = step({ zero = 2, micro_batches = count, overlap_gradients = true }).stages[1] -- SHARD_GRAD_OP
+      local two = step({ zero = 2, micro_batches = count, overlap_gradients = true }).stages[1]
       for _, name in ipairs { "gradient_seconds", "gradient_exposed_seconds", "gather_seconds" } do
         assert.near(s[name], two[name], 1e-9, name)
       end

@@ -444,6 +444,7 @@ function published.plan(row, dtype)
   local nemo, internevo = is_nemo(row), row.framework == "internevo"
   local zero, tp = integer(row.zero or 0), tensor_ranks(row)
   local shard = shard_of(row, dp, zero)
+  local kept = zero == 2 and row.framework == "llm-foundry" -- SHARD_GRAD_OP
   if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
   local recompute, modules = recompute_of(row, unknown)
   return {
@@ -456,7 +457,8 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
-    recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
+    recompute = recompute, recompute_modules = modules, dtype = dtype,
+    zero = kept and 3 or zero, reshard = not kept,
     gradient_dtype = (row.use == "memory" -- Korthikanti et al.: 18 bytes of states a parameter
         or (row.framework_version or ""):find "^launcher") and "fp32" -- its configurations state no grad_sync_dtype
       or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"

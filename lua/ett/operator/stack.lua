@@ -36,7 +36,7 @@ stack_module.fields = {
   exchange_share = { "fraction", default = 0.0 },
   exchange = { "nonnegative", default = 1.0, most = 1e3 },
   quantised_gathers = flag,
-  zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 2 3", "0 1 2 3" } },
+  zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
   sharding_stack = "string?",
   overlap_gradients = flag, overlap_parameters = flag, overlap_sends = flag,
   overlaps_tensor = { "boolean", default = true },

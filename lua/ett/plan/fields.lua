@@ -292,11 +292,14 @@ function fields.accumulates(p, stack)
   return p.accumulate_gradients
 end
 
---- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage.
+--- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage. PyTorch's
+--- SHARD_GRAD_OP is often called ZeRO-2.
 function fields.foreign_stage(p, stack)
   if p.zero == 0 or stacks.has_stage(stack, p.zero) or not replicated(p) then return nil end
+  local kept = p.zero == 2 and stacks.has_stage(stack, 3)
+    and "; zero=3 reshard=false keeps weights whole until the backward pass"
   return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
-    stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
+    kept or stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
 --- A warning if a stack's kernels are slowed by gathers of weights that a plan does not have; else nil.

@@ -292,7 +292,8 @@ local function flags_of(config, amp)
     add "use-megatron-fsdp"
     -- Without a type, NeMo's NLPFSDPStrategy reduces gradients in that of the weights.
     if reduced:find "32" then add "accumulate-allreduce-grads-in-fp32" else add "grad-reduce-in-bf16" end
-    add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
+    add("data-parallel-sharding-strategy", "optim_grads_params")
+    if strategy == "grad" then add("fsdp-sharding-strategy", strategy) end
   end
   return list, whole
 end
