@@ -100,6 +100,21 @@ describe("links in a folder that a command fills", function()
     end
   end)
 
+  it("are replaced by figures whose names only begin as the user said", function()
+    for _, prefix in ipairs { "mine", "o/mine", "o/" } do
+      folders.make(folder .. "/o")
+      local name = prefix .. "-phases.svg"
+      assert(lfs.link(folder .. "/victim", folder .. "/" .. name, true))
+      local output, status = ett("optimize --devices 1024,2048 --svg " .. prefix)
+      assert.equal(0, status, output)
+      assert.matches("wrote " .. name, output, 1, true)
+      assert.equal("precious\n", command.read(folder, "victim"))
+      assert.equal("file", lfs.symlinkattributes(folder .. "/" .. name, "mode"))
+      assert.matches("<svg", command.read(folder, name), 1, true)
+      folders.remove(folder .. "/o")
+    end
+  end)
+
   it("keep their targets where the user named the file", function()
     assert(lfs.link("victim", folder .. "/mine.json", true))
     local output, status = ett(plan .. "--chrome-trace mine.json")

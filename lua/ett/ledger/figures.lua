@@ -91,12 +91,13 @@ function figures.resources(results, title)
     series = series, bands = bands }
 end
 
---- Writes the three figures; returns their paths. Raises if a file cannot be written.
+--- Writes the three figures, also their folder; returns their paths. Raises if a file cannot be written.
 function figures.write(prefix, results, title)
-  local paths = {}
+  local paths, folder, start = {}, prefix:match "^(.*/)([^/]*)$"
   for _, name in ipairs { "degrees", "phases", "resources" } do
-    local path = ("%s-%s.svg"):format(prefix, name)
-    paths[#paths + 1] = require("ett.base.folder").write(path, figures[name](results, title))
+    local file = ("%s-%s.svg"):format(start or prefix, name)
+    require("ett.base.folder").write_in(folder or ".", file, figures[name](results, title))
+    paths[#paths + 1] = (folder or "") .. file
   end
   return paths
 end
