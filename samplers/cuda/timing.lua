@@ -30,9 +30,10 @@ function timing.work(work, options)
     table.move(more, 1, #more, #seconds + 1, seconds)
     stats = sample.stats(seconds)
   end
-  return { seconds = options.statistic == "median" and stats.median or stats.low_mean,
-    min_seconds = stats.min, median_seconds = stats.median, mean_seconds = stats.mean,
-    half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+  local median = options.statistic == "median"
+  return { seconds = median and stats.median or stats.low_mean, min_seconds = stats.min,
+    median_seconds = stats.median, mean_seconds = stats.mean, half_width_seconds = stats.half_width,
+    known_to = not median and stats.half_width / stats.low_mean or nil, repeats = #seconds, dropped = 0,
     raw_seconds = options.keep_raw and seconds or nil }
 end
 

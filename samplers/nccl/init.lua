@@ -192,11 +192,13 @@ function backend.open(options)
     if not all then return nil, refused end
     local seconds, stats = repeated(session, request)
     local choice = log and session.group:rank() == 0 and log.choice(target.collective)
-    local time = options.statistic == "median" and stats.median or stats.low_mean
+    local median = options.statistic == "median"
+    local time = median and stats.median or stats.low_mean
     local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], session.group:size(),
       time)
     return { seconds = time, min_seconds = stats.min, median_seconds = stats.median,
-      half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
+      half_width_seconds = stats.half_width, known_to = not median and stats.half_width / time or nil,
+      repeats = #seconds, dropped = 0,
       raw_seconds = options.keep_raw and seconds or nil,
       note = ("algbw %.2f GB/s, busbw %.2f GB/s%s"):format(algorithm / 1e9, bus / 1e9,
         choice and ", " .. choice or "") }

@@ -34,6 +34,20 @@ describe("ett.cuda", function()
     assert.matches("nothing", err.log)
   end)
 
+  it("tells how well a time is known, but of its mean of the fastest only", function()
+    local timing = require("ett.base.find").part("samplers/cuda", "timing")
+    local function measured(statistic, ...)
+      local seconds = { ... }
+      return timing.work({ time = function() return { table.unpack(seconds) } end },
+        { statistic = statistic, max_repeats = 3 })
+    end
+    local r = measured("low", 4e-6, 8e-6) -- of few repeats, the median less the fastest
+    assert.near(r.half_width_seconds / 4e-6, r.known_to, 1e-9)
+    assert.near(2e-6 / 4e-6, r.known_to, 1e-9)
+    assert.equal(0.0, measured("low", 4e-6, 4e-6, 4e-6).known_to)
+    assert.is_nil(measured("median", 4e-6, 8e-6).known_to)
+  end)
+
   it("measures no causal attention over more keys than queries: its masks begin at the top left", function()
     local backend = require("ett.base.find").load("samplers", "cuda")
     local op = require("ett.operator").get "flash_attention"
@@ -77,5 +91,37 @@ describe("ett.nccl", function()
     assert.equal(128, #id)
     local comm, err = nccl.open { rank = 0, size = 1, id = id }
     if not comm then assert.is_string(err.message) end
+  end)
+
+  it("tells how well a time is known, but of its mean of the fastest only", function()
+    local info = { name = "D", driver_version = 12000, clock_hz = 1e9, memory_clock_hz = 1e9 }
+    local job = { size = 2, rank = 0, local_rank = 0, nodes = 1, ranks_per_node = 2, library = "MPI" }
+    local sample, before = require "ett.sample", {}
+    local stand_in = { ["ett.nccl"] = { available = function() return 22000 end },
+      ["ett.cuda"] = { available = function() return 1 end,
+        open = function() return { info = function() return info end, close = function() end } end },
+      ["ett.dist"] = { open = function() return job end } }
+    for name, module in pairs(stand_in) do
+      before[name], package.loaded[name] = package.loaded[name] or false, module
+    end
+    local set = sample.default_environment
+    sample.default_environment = function() end
+    finally(function()
+      for name in pairs(stand_in) do package.loaded[name] = before[name] or nil end
+      sample.default_environment = set
+    end)
+    for statistic, known_to in pairs { low = 2e-6 / 4e-6, median = false } do
+      local session = assert(require("ett.base.find").load("samplers", "nccl").open { statistic = statistic,
+        max_repeats = 2 })
+      session.group = { close = function() end, size = function() return 2 end, rank = function() return 0 end,
+        reduce = function(_, value) return value end }
+      session.comm = { close = function() end, prepare = function() return true end,
+        time = function() return { 4e-6, 8e-6 } end }
+      local result = assert(session.measure_collective({ collective = "send_recv" }, 1024))
+      assert.near(known_to or 0, result.known_to or 0, 1e-9)
+      assert.equal(known_to and "collective: known to 50 % only", require("ett.samples.table").disturbance(result)
+        or false)
+      session.close()
+    end
   end)
 end)
