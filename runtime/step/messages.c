@@ -128,6 +128,12 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
   if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {
     b.size = b.rest = bytes / (double)layers;
     b.full = (double)(layers - 1);
+  } else if (kind == ETT_DEMAND_ALL_GATHER && e->program->owned_tensors > 0) {
+    double tensors = e->program->owned_tensors * (double)layers;
+    double owners = tensors < 1 ? 1 : floor(tensors);
+    owners = owners < (double)g.degree ? owners : (double)g.degree;
+    b.size = b.rest = bytes / owners;
+    b.full = owners - 1;
   } else {
     b.size = e->plan->bucket_bytes;
     b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;

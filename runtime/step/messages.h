@@ -133,7 +133,9 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
 void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double tied);
 
 /* The messages of a buffer over the ranks that share it: buckets; single layers under
- * ZeRO-3. */
+ * ZeRO-3. After the update of ranks that own whole tensors, one message for each owner:
+ * then `layers` are the middle ones. A ring passes an owner's broadcast in as many steps
+ * as a gather, so it takes the time of one. */
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
 

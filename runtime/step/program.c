@@ -130,6 +130,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                  {"context_bytes", p->context_bytes},
                  {"communicator_bytes", p->communicator_bytes},
                  {"output_bytes", p->output_bytes},
+                 {"owned_tensors", p->owned_tensors},
                  {"kept_gradient_bytes", p->kept_gradient_bytes},
                  {"allocator_share", p->allocator_share},
                  {"boundary_bytes", p->boundary_bytes}};

@@ -202,6 +202,8 @@ typedef struct ett_program {
                           no shard of their own */
   int whole_stages;    /* of several stages, ZeRO-2 and 3 keep whole weights and gradients
                           until the last backward pass, and reduce once a step */
+  double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send
+                           them after the update, one rank after the other; else 0 */
   double
       kept_gradient_bytes; /* gradient of one weight, held beside wider main gradients */
   double

@@ -80,8 +80,9 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                                          s->frozen_dense - w->frozen_dense);
     double expert = ett_messages_gathered(e, s->expert_parameters - w->expert,
                                           s->frozen_expert - w->frozen_expert);
-    dense = ett_messages_gather(e, dense, 0, s->layers);
-    expert = ett_messages_gather(e, 0, expert, s->layers);
+    int64_t messages = p->zero == ETT_ZERO_PARAMETERS ? s->layers : (int64_t)layers;
+    dense = ett_messages_gather(e, dense, 0, messages);
+    expert = ett_messages_gather(e, 0, expert, messages);
     s->gather_seconds = dense + expert;
     s->expert_gather_share = expert > 0 ? expert / s->gather_seconds : 0;
   }

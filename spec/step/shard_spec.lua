@@ -116,6 +116,36 @@ describe("shards over fewer ranks than the data-parallel group", function()
     assert.near(shards * (0.5 + 0.5 * 2 * layer / parameters), s.weight_bytes, 1)
   end)
 
+  it("of whole tensors are sent in a message for each rank that owns some", function()
+    local function sent(more, stack)
+      local what = given({ zero = 1, stack = stack or "plain:owned_tensors=9", overlap_parameters = false })
+      for name, value in pairs(more) do what.plan[name] = value end
+      what.profile = { operator = profile.operator, collective = function(_, kind, bytes, topology)
+        local seconds = kind == "all_gather" and 1e-3 + bytes * 1e-9 or 0.0
+        asked[#asked + 1] = { kind = kind, bytes = bytes, ranks = topology.ranks }
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end }
+      local s, largest = estimate.new(what).stages[1], 0.0
+      for _, a in ipairs(asked) do if a.kind == "all_gather" then largest = math.max(largest, a.bytes) end end
+      return s, largest
+    end
+    -- 8 layers on 16 ranks: owners by the number of tensors of a layer, and by ranks of a shard.
+    for case, owners in pairs { ["16 9"] = 16, ["16 1"] = 8, ["4 9"] = 4, ["16 0"] = 1 } do
+      local shard, tensors = case:match "(%d+) (%d+)"
+      for zero = 1, 2 do
+        local s, bytes = sent({ zero = zero, shard = tonumber(shard) }, "plain:owned_tensors=" .. tensors)
+        assert.near(owners * 1e-3 + 2 * parameters * 1e-9, s.gather_seconds, 1e-9, case)
+        assert.near(2 * parameters / owners, bytes, 1, case)
+      end
+    end
+    local s = sent({ pp = 2, dp = 8 }, "plain:owned_tensors=1") -- 4 layers and the embedding
+    assert.near(4e-3 + 2 * s.parameters * 1e-9, s.gather_seconds, 1e-9)
+    assert.equal(0, sent({ zero = 3 }).gather_seconds)
+    assert.equal(0, sent({ zero = 0 }).gather_seconds)
+    local function layers_of(stack) return select(2, sent({ zero = 3 }, stack)) end
+    assert.equal(layers_of "plain", layers_of "plain:owned_tensors=9")
+  end)
+
   it("reduce to shards, and shards over their replicas", function()
     for _, shard in ipairs { 2, 4, 8 } do
       local e = run { zero = 1, shard = shard }

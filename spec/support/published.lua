@@ -409,14 +409,6 @@ local function shard_of(row, dp, zero)
   return ranks < dp and dp % ranks == 0 and ranks or nil
 end
 
--- A rank of InternEvo owns whole tensors, of nine in a layer and three others, and broadcasts them after the update
--- (hybrid_zero_optim.py). Each message passes all replicas.
-local function bytes_of_bucket(row, dp, shard)
-  if row.framework ~= "internevo" or shard or not row.params_b then return bucket_bytes[row.framework] end
-  local owners = math.min(dp, 9 * row.layers + 3)
-  return math.min(2.0 ^ 30, 2e9 * row.params_b / (tensor_ranks(row) * (row.pp or 1) * owners))
-end
-
 -- Megatron-LM requires sequence parallelism beside tensor and expert parallelism (arguments.py, validate_args).
 local function splits_sequence(row)
   if row.sequence_parallel ~= nil then return row.sequence_parallel end
@@ -466,7 +458,7 @@ function published.plan(row, dtype)
     sequence_parallel = splits_sequence(row) and tp > 1,
     serial_sends = deepspeed and pp > 1, overlap_sends = overlaps_sends(row, pp),
     gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
-    bucket_bytes = bytes_of_bucket(row, dp, shard),
+    bucket_bytes = bucket_bytes[row.framework],
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
     overlap_parameters = overlaps(row, "overlap_param_gather"),
     overlap_all_to_all = ep > 1 and exchange_overlap(row) or nil,

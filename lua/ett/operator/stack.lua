@@ -45,6 +45,7 @@ stack_module.fields = {
   communication_share = { "fraction", default = 0.0, most = 0.99 },
   exchange_communication_share = { "fraction", optional = true, most = 0.99 },
   fused_accumulation = flag, cached_gradients = flag, fused_bias_gradients = flag,
+  owned_tensors = { "natural", default = 0, most = 1e6 },
   gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 },
   keeps_gradients = flag, keeps_inputs = flag, keeps_head_input = flag,
   quantised_weights = { "string", default = "none", one_of = { "none", "beside", "only", "single" } },

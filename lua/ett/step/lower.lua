@@ -834,7 +834,7 @@ local function describe(model, p, times, placed)
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, master_shards = software.master_shards,
-    whole_stages = software.whole_stages,
+    whole_stages = software.whole_stages, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
     communication_share = software.communication_share,
     exchange_communication_share = lower.exchange_communication_share(software),
