@@ -35,8 +35,18 @@ describe("published measured steps", function()
       { few.shard, few.gradient_all_reduce, few.gradient_dtype, few.bucket_bytes })
     assert.same({ "selective", { "layernorm" } }, { few.recompute, few.recompute_modules })
     local all = published.plan(by_id["internevo_7b_tp1_z-1_512"], "bf16")
-    assert.same({ nil, true, 2e9 * 7.3 / 291 }, { all.shard, all.gradient_all_reduce, all.bucket_bytes })
+    assert.same({ nil, true, 2.0 ^ 30 }, { all.shard, all.gradient_all_reduce, all.bucket_bytes })
+    assert.equal(9, published.stack(by_id["internevo_7b_tp1_z-1_512"]).owned_tensors)
     assert.equal(8 * 8, published.stack(by_id["internevo_7b_tp1_z8_512"]).gradient_copy_bytes)
+  end)
+
+  it("of SHARD_GRAD_OP keep weights whole until the backward pass", function()
+    local function of(id)
+      local p = published.plan(by_id[id], "bf16")
+      return { p.zero, p.reshard }
+    end
+    assert.same({ 3, false }, of "mpt_h100_80gb_1b_s2048_n512_mb12_g6144_bf16_16") -- states ZeRO-2
+    assert.same({ 3, true }, of "mpt_h100_80gb_7b_s2048_n512_mb6_g3072_bf16_10")
   end)
 
   it("of MaxText repeat what their policy does not store", function()
