@@ -60,7 +60,7 @@ describe("README.md", function()
       { "()%d+() %% of them lie inside their intervals", share },
       { "since A100 the error is ()[%d.]+() %%", error_of_megatron },
       { "Of ()%d+() steps of other papers", steps },
-      { "with some settings unknown, ()%d+() %% do", share },
+      { "with some settings unknown, ()%d+() %% lie inside", share },
     } do
       local start, stop = updated:match(figure[1])
       assert.is_number(start, figure[1])
