@@ -666,7 +666,7 @@ describe("tiers that are wrong", function()
       ["cluster: tiers[1]: bandwidth: missing field 'receive' (a positive number)"] =
         { { bandwidth = { send = 1e9 } } },
       ["cluster: tiers[2]: unknown field 'rail'; did you mean 'rails'?"] = { [2] = { rail = 2 } },
-      ["cluster: tiers[2]: rails = 3 do not divide the 8 devices of a unit inside"] = { [2] = { rails = 3 } },
+      ["cluster: tiers[2]: rails = 3 do not divide the 8 devices of an inner unit"] = { [2] = { rails = 3 } },
       ["cluster: tiers[3]: field 'oversubscription' must be at least 1, got 0.5"] =
         { [3] = { oversubscription = 0.5 } },
       ["cluster: tiers[3]: two tiers are named 'leaf'"] = { [3] = { name = "leaf" } },

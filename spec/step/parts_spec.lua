@@ -153,7 +153,7 @@ describe("refused clusters of unlike nodes", function()
   local few = cluster_parts.kind("few", 1e14, 1e12, 80e9, 1e10)
   few.nodes = 2
   local cases = {
-    { "from 2 to 8 of them, got 1", { { cluster = fast, nodes = 1 } } },
+    { "parts: a cluster has 2 to 8, got 1", { { cluster = fast, nodes = 1 } } },
     { "parts[2]: nodes of 'other' have 8 devices, others of this cluster 1", { { cluster = fast, nodes = 1 },
       { cluster = other, nodes = 1 } } },
     { "parts[1]: field 'nodes' must be a positive integer, got 0", { { cluster = fast, nodes = 0 },
@@ -186,8 +186,8 @@ describe("refused clusters of unlike nodes", function()
     for _, given in ipairs { { require("ett.profile.of_cluster").open, "a profile" },
       { require("ett.ledger.links").chip, "the ledger" } } do
       local _, said = pcall(given[1], cluster_module.get(mixed))
-      assert.equal(given[2] .. " needs a cluster of one kind of nodes; 'both' has 2 parts, name one of their clusters",
-        tostring(said))
+      assert.equal(given[2] .. " needs a cluster of one kind of nodes; 'both' has 2 parts. Name the cluster of one "
+        .. "part", tostring(said))
     end
     local times = require("ett.step.times").new(cluster_module.get(mixed))
     local _, alone = pcall(times.collective, times, "all_reduce", 1e6, { nodes = 1, gpus_per_node = 1 }, "bf16")

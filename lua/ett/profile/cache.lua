@@ -1,10 +1,10 @@
 --- The cache of fitted models: $XDG_CACHE_HOME/ett/models, else ~/.cache/ett/models.
 --
 -- The file name of a model is the hash of all inputs of the fit: the bytes of the sample files, the code that turns
--- rows into dimensions, the version of the regressor. Of a user's operator this code is its file and the modules that
--- it names in `require "…"`. Modules with computed names, and files that the operator reads, are not seen. Each file
--- begins with its key. Files are written atomically, so processes may write the same file at once. An unreadable model
--- is fitted again; a model that cannot be written is reported once.
+-- rows into dimensions, and the version of the regressor. For a user's operator, the code is its file and the modules
+-- that it names in `require "…"`. The hash misses modules with computed names, and files that the operator reads. Each
+-- cache file begins with its key. Files are written atomically, so several processes may write the same file. An
+-- unreadable model is fitted again; a model that cannot be written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local find = require "ett.base.find"
@@ -20,8 +20,8 @@ cache.warn = function() end
 local warned = false
 local code_hash
 
--- The hash of the code and the facts between a sample file and the regressor: dialects, and devices, whose rates bound
--- the rows.
+-- The hash of the code and the facts that turn a sample file into inputs of the regressor: these include dialects, and
+-- devices, whose rates bound the rows.
 local function code()
   if code_hash then return code_hash end
   local pieces = { regressor.version, regressor_surface.version, "with the rows dropped" }
@@ -45,8 +45,8 @@ function cache.hash_of(path)
   return hash
 end
 
---- Adds the hashes of a Lua file and of the modules that it names, and that those name, except ett's own. seen: paths
---- that are added already.
+--- Adds the hash of a Lua file, and of all modules that it requires, directly or not, except ett's own. seen: paths
+--- whose hashes are added already.
 function cache.add_sources(pieces, path, seen)
   if seen[path] then return end
   seen[path] = true

@@ -72,7 +72,7 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
-local checked = setmetatable({}, { __mode = "k" }) -- checked clusters: their device has its methods, their tiers rates
+local checked = setmetatable({}, { __mode = "k" }) -- clusters whose device has its methods, and whose tiers have rates
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
 function cluster_module.check(given, label)

@@ -77,8 +77,8 @@ end
 -- Inherits all other methods from the sample profile.
 Coefficients.__index = setmetatable(Coefficients, { __index = sampled.Profile })
 
---- A partial rotation counts as a whole one. GPT-NeoX, whose kernels the bundled samples hold, copies whole heads after
---- it (torch.cat in ParallelSelfAttention.forward). The samples do not hold that copy.
+--- A partial rotation counts as a whole one. The bundled samples are of GPT-NeoX, which copies whole heads after a
+--- partial rotation (torch.cat in ParallelSelfAttention.forward). The samples do not include that copy.
 Coefficients.whole_heads = true
 
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end

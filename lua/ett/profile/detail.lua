@@ -1,11 +1,16 @@
---- Text on the origin of an answer of a profile: { seconds, low_seconds, high_seconds, provenance, detail }. Answers of
---- messages have `model` (of communication) and `sharing` of links with other groups: "placed", computed from the
---- placement of the group; "together", sampled with all sends at once; nil, one group alone. Facts of an answer are
---- fields beside its text: `outside` (log2 of the ratio to the nearest sampled size), `scaled_from` (another cluster),
---- `limited` (to the device's peak rates), `caution` (a warning about the samples).
+--- The text `detail` on the origin of an answer of a profile.
 --
--- A search computes thousands of answers and shows a few, so a detail may stay a format with its arguments,
--- { format, … }, until it is read. The arguments may be details too.
+-- An answer is { seconds, low_seconds, high_seconds, provenance, detail }. It may have these fields, too:
+--   outside      log2 of the ratio to the nearest sampled size
+--   scaled_from  name of the cluster whose time was scaled
+--   limited      true: the time was raised to the limit of the device's peak rates
+--   caution      a warning about the samples
+--   model        of a message: the name of the model of communication
+--   sharing      of a message: how it shares links with other groups. "placed": computed from the placement of the
+--                group; "together": sampled with all sends at once; nil: one group alone
+--
+-- A search computes thousands of answers and shows a few. So a detail may be { format, argument, … } until it is read;
+-- the arguments may also be details.
 local detail = {}
 
 function detail.text(given)

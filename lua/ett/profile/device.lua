@@ -22,11 +22,7 @@ local watts = { "nonnegative", most = 1e6 }
 local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 
---- The fields of a device, in its own file or inside a cluster file. `neighbours`: devices whose kernel tables replace
---- missing ones. `tables`: name of the device's folder of measured tables, if it differs from the device's name.
---- `partitions`: the number of devices that software sees, each with a share of the batch. `any_fp8_layout`: products
---- of fp8 tensors need no transposed copies. `exponentials`: a cycle of a multiprocessor. `gather_share`: share of the
---- memory bandwidth that copies of rows by index reach, if it is far below that of other kernels.
+--- The fields of a device, in its own file or inside a cluster file. clusters/devices/README.md states their meanings.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
@@ -61,17 +57,17 @@ function Device:cycles()
   return clock * self.multiprocessors
 end
 
---- The cache's size in features of trees: the bundled ones were fitted to MiB taken as 1e6 bytes.
+--- The size of the cache as a feature of trees. The bundled trees were fitted with a MiB taken as 1e6 bytes.
 function Device:l2_feature() return self.l2_bytes / 1.048576 end
 
---- Exponentials per second: 16 a cycle of a GPU's multiprocessor unless stated. Other chips: assumed to be as many for
---- a FLOP of products as on H100.
+--- Exponentials per second. A GPU's multiprocessor computes 16 in a cycle unless its file states another number. Other
+--- chips are assumed to compute as many for each FLOP of products as H100.
 function Device:exponential_rate()
   if self.vendor and self.vendor ~= "amd" then return self:peak "bf16" / 256 end
   return (self.exponentials or 16) * self:cycles()
 end
 
---- Data types of products that a device supports. fp8_block needs plain fp8 alone: software applies the block scales.
+--- Data types of products that a device supports. fp8_block needs only plain fp8, because software applies its scales.
 --- Hardware that scales blocks of 32 elements (mxfp8) also has 4-bit products.
 ---@return string[]
 function Device:dtypes()

@@ -1,9 +1,9 @@
 --- Operator times of a device from its kernel models in clusters/devices/NAME.
 --
 -- A linear layer consists of its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention uses
--- the training models; products of experts use ett.profile.kernels.experts. A memory-bound operator takes its bytes
--- divided by the device's streaming rate. Products and attention without the dimensions of their kernels have no time
--- here.
+-- ett.profile.kernels.attention_training; products of experts use ett.profile.kernels.experts. A memory-bound operator
+-- takes its bytes divided by the device's streaming bandwidth. Products and attention without the dimensions of their
+-- kernels get no time from this module.
 local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local experts = require "ett.profile.kernels.experts"
@@ -36,8 +36,8 @@ local computing_spread = 1.6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
--- Ratio of times in a step: at the device's power limit over at the reference power of its generation. `known`: watts
--- that the kernel's time already respects, in place of the reference power.
+-- The time in a step at the device's power limit, divided by the time at the reference power of its generation.
+-- `known`: watts that the kernel's time already respects, in place of the reference power.
 local function power_factor(device, known)
   local watts = device.power_limit_watts or device.power_watts
   local reference = known or in_step.reference_watts[device.generation]
@@ -45,9 +45,9 @@ local function power_factor(device, known)
   return crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
 end
 
--- Time of a product in a training step over its time in a table of short bursts. The factor grows from 1 at 1 GFLOP to
--- its full value at 10 GFLOP. Blackwell runs blocks of fp8 as mxfp8 (Transformer Engine's documentation, FP8 Blockwise
--- Scaling).
+-- The time of a product in a training step, divided by its time in a table measured in short bursts. This factor grows
+-- from 1 at 1 GFLOP to its full value at 10 GFLOP. Blackwell runs fp8_block as mxfp8 (Transformer Engine's
+-- documentation, FP8 Blockwise Scaling).
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   if dtype == "fp8_block" and most.mxfp8 then dtype = "mxfp8" end
@@ -68,8 +68,9 @@ function DeviceTimes:kernel(name, dtype)
 end
 
 -- Time of the products of experts. A stack runs them on a few CUDA streams (Transformer Engine,
--- nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams lies between one grouped kernel and the
--- sum of separate products. The in-step factor of large products applies to all that grows with the tokens.
+-- nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams is between the time of one grouped
+-- kernel and the sum of separate products. The in-step factor of large products applies to the part that grows with the
+-- tokens.
 local function expert_product(self, kernel, dtype, x)
   if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
   local how = { ways = "grouped", slower = in_step_factor(self.device, dtype, math.huge),
@@ -89,7 +90,7 @@ local function expert_product(self, kernel, dtype, x)
 end
 
 -- Time of `batch` equal products: { seconds, low, high }. of_experts: "rows" if m counts the tokens of one expert,
--- "sums" if k does. share: the share of the FLOPs' time at the peak rate that misaligned rows add.
+-- "sums" if k does. share: the time that misaligned rows add, over the time of the FLOPs at the peak rate.
 -- Products of attention heads run in one batched kernel. 4,860 samples of A100 are 0.9 to 1.1 times its analytic time,
 -- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
 local function product(self, dtype, batch, m, n, k, of_experts, share)
@@ -123,7 +124,7 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Seconds to move bytes. fresh: the bytes of them that the kernel before wrote, or that this kernel writes.
+-- Seconds to move bytes. fresh: how many of these bytes the kernel before wrote, or this kernel writes.
 local function moving(self, bytes, fresh)
   local memory = bytes / (self.device.memory_bandwidth * in_step.stream_share)
   if fresh <= 0 or self.burst then return memory end
@@ -137,9 +138,9 @@ local function moved(self, bytes)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
--- Sets the share of a product's time that quantises its operands, from their bytes: each element is read in 16 bits and
--- written in dtype. Forward quantises the input; backward quantises the output's gradient for both products.
--- beside: seconds of quantisation that the kernel tables lack.
+-- Sets the share of a product's time that is quantisation of its operands. It follows from their bytes: each element is
+-- read in 16 bits and written in dtype. The forward pass quantises the input; the backward pass quantises the output's
+-- gradient for both products. beside: seconds of quantisation that the kernel tables lack.
 local function quantising(self, found, dtype, operands, beside)
   if not found then return nil end
   local inside = moved(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
@@ -148,21 +149,24 @@ local function quantising(self, found, dtype, operands, beside)
 end
 
 -- Time of quantisation that the kernel tables lack. Training also writes a transposed copy of the input for the weight
--- gradient. nvfp4 reads the input and the output's gradient twice more: for the maximum, and for the maximum of their
--- Hadamard transform (NVIDIA 2025, arXiv 2509.25149). Quantised weights are kept over the micro-batches.
+-- gradient. nvfp4 reads the input and the output's gradient two more times: for their maximum, and for the maximum of
+-- their Hadamard transform (NVIDIA 2025, arXiv 2509.25149). Quantised weights serve all micro-batches.
 local function quantised(self, dtype, input, gradient)
   local bytes = 2 * schema.dtype_bytes[dtype] * input
   if dtype == "nvfp4" then bytes = bytes + 2 * 2 * (input + gradient) end
   return moved(self, bytes)
 end
 
--- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate. inputs, output: rows
--- of both inputs (the sum runs over their columns) and of the output are not a multiple of 16 bytes. odd: rows are not
--- a multiple of 4 bytes. sectors: rows of inputs do not begin at the memory's sectors of 32 bytes. Source: fp16 on
--- A100, EleutherAI/cookbook, sizing/results (Anthony et al. 2024, arXiv 2401.14489), TFLOP/s of 8192 x 51200 x 14336:
--- 256; with 51202 inputs 140, with 14338 outputs 173, with odd ones 71 to 76, with 51208 inputs 226. `odd` is the
--- geometric mean of three values: 3.0 there, 1.8 from nanoGPT's author (steps 25 % faster with 50,304 tokens than with
--- 50,257, if the head takes a fifth of a step), and 1.25 from vTrain's steps inside a node (50,257 tokens).
+-- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate:
+--   inputs   rows of both inputs (the sum runs over their columns) are not a multiple of 16 bytes
+--   output   rows of the output are not a multiple of 16 bytes
+--   odd      rows are not a multiple of 4 bytes
+--   sectors  rows of inputs do not begin at the memory's sectors of 32 bytes
+-- Source: fp16 on A100, EleutherAI/cookbook, sizing/results (Anthony et al. 2024, arXiv 2401.14489). A product of 8192
+-- x 51200 x 14336 reaches 256 TFLOP/s. It reaches 140 with 51202 inputs, 173 with 14338 outputs, 71 to 76 with odd
+-- numbers, and 226 with 51208 inputs. `odd` is the geometric mean of three values: 3.0 from this source; 1.8 from
+-- nanoGPT's author (steps are 25 % faster with 50,304 tokens than with 50,257, if the head takes a fifth of a step);
+-- and 1.25 from vTrain's steps inside a node (50,257 tokens).
 local lost = { inputs = 1.0, output = 0.65, odd = 1.9, sectors = 0.13 }
 
 local function misaligned(self, dtype, inputs, output)
@@ -205,8 +209,8 @@ function DeviceTimes:laws()
   return self.known_laws or nil
 end
 
--- Seconds of the kernels that merge attention to the blocks of other context-parallel ranks. The ring attends block by
--- block; PyTorch does so in every kind of exchange.
+-- Seconds of the kernels that merge the attention results of other context-parallel ranks' blocks. A ring computes
+-- attention block by block; PyTorch does so in every kind of exchange.
 local function merging(self, shape, pass)
   local kind = self.stack.merge
   if self.burst or not shape.shards or not (shape.ring or kind == "torch") then return 0.0 end
@@ -301,7 +305,7 @@ local function by_family(self, op, shape, dtype, pass)
 end
 
 -- Time of one run of an operator alone, or nil. For an operator that was never measured, the kernels of its family give
--- the order of magnitude; the interval is half to twice.
+-- the order of magnitude; its interval reaches from half to twice the time.
 local function alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
   local seconds, spread, provenance
@@ -316,9 +320,9 @@ local function alone(self, name, shape, dtype, pass)
     provenance = "assumed", detail = "no measured kernel; " .. found.detail }
 end
 
---- Time of a collective inside a node; nil without a curve of the kind or without links. The curves may come from a
---- node with faster links. Then the time is at least the curve's start plus the bytes at the rate of the links; where
---- the curve exceeds that rate, the answer has `by_links`.
+--- Time of a collective inside a node; nil without a curve of the kind or without links. The curve may come from a node
+--- with faster links. So the time is at least the curve's start plus the bytes at the rate of this node's links.
+--- `by_links` of the answer: whether the curve exceeds that rate.
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s that the group reaches over its links

@@ -15,7 +15,7 @@ local profile_fit = {}
 --- A pool with fewer different shapes gets no model. Repeats of a shape say nothing about others.
 profile_fit.least_shapes = 8
 
---- What a pool lacks for a model: "3 shapes (10 rows)"; nil if it has enough shapes.
+--- The size of a pool with too few shapes for a model, as text: "3 shapes (10 rows)"; nil if it has enough.
 ---@return string?
 function profile_fit.shortage(data)
   local seen, shapes, rows = {}, 0, #data.seconds

@@ -66,7 +66,7 @@ function holdout.test_rows(file, split, seed)
   return test
 end
 
--- A kernel held out of one file of a pool is held out of all its files.
+-- If a kernel is held out of one file of a pool, it is held out of all files of the pool.
 local function blocked_kernels(members, tests)
   local blocked = {}
   for m, file in ipairs(members) do

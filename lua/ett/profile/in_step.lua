@@ -1,4 +1,4 @@
---- Factors between a kernel's time in a training step and its time measured alone. Those of products (except on
+--- Factors between a kernel's time in a training step and its time measured alone. The factors of products (except on
 --- Ampere), grouped products and attention are fitted to published steps (spec/bench/support/fit_published.lua). The
 --- fits are regularised towards the prior values in the comments.
 local in_step = {}
@@ -18,10 +18,14 @@ in_step.products = {
 }
 
 --- Constants of the norm kernels (ett.profile.kernels.norm), fitted to norm_training of H200 and GB300 by
---- spec/bench/support/fit_norms.lua: launch seconds of the first and of a second kernel, share of the memory bandwidth,
---- seconds of a row or block of rows on a multiprocessor, bytes/s of a multiprocessor, the exponent of the sum of two
---- times that overlap (infinite: only the longer counts), factors of a centred norm (layer_norm), the share of the
---- last-level cache above which rows are read again, and the slope of that effect.
+--- spec/bench/support/fit_norms.lua.
+---   start, second             launch seconds of the first and of a second kernel
+---   share                     share of the memory bandwidth
+---   row, sum_row              seconds of a row, or of a block of rows, on a multiprocessor
+---   rate, sum_rate            bytes/s of a multiprocessor
+---   overlap                   exponent of the sum of two overlapping times; infinite: only the longer counts
+---   centred, centred_backward factors of a norm that subtracts the mean (layer_norm)
+---   reread                    share of the last-level cache above which rows are read again; slope of that effect
 in_step.norm = {
   start = 1.84e-6, second = 5.51e-6, share = { fused = 0.802, torch = 0.798, compiled = 0.911 },
   row = { fused = 12.9e-9, torch = 1.28e-6, compiled = 0.171e-6 }, rate = 91.9e9, overlap = 2.57, centred = 2.07,
@@ -32,15 +36,17 @@ in_step.norm = {
 in_step.stream_share = 0.80
 
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
---- FlashAttention 2 on H100 is not fitted: 298, 319, 333 and 335 TFLOP/s forward with a causal mask, and 291, 310, 318
---- and 322 backward without one, at 2048 to 16384 tokens and head dimension 128 (Shah et al. 2024, arXiv 2407.08608,
---- figures 5 and 6). A factor is the mean ratio of these times to those of cuDNN's law without its factor.
---- On AMD, cudnn stands for AITER's assembly kernels: 698, 953, 909 and 953 TFLOP/s forward with a causal mask on
---- MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
---- Backward, MI300X and MI250X are assumed to be as far from cuDNN's law. flash2 stands for PyTorch's kernels on ROCm:
---- AITER's forward takes 47 and backward 75 % less time on MI325X (AMD's blog on Primus, 2025).
---- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
---- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
+--- The factor of FlashAttention 2 on H100 is not fitted to steps. The kernel reaches 298, 319, 333 and 335 TFLOP/s
+--- forward with a causal mask, and 291, 310, 318 and 322 backward without one, at 2048 to 16384 tokens and head
+--- dimension 128 (Shah et al. 2024, arXiv 2407.08608, figures 5 and 6). The factor is the mean ratio of these times to
+--- the times of cuDNN's law without its factor.
+--- On AMD, cudnn stands for AITER's assembly kernels. They reach 698, 953, 909 and 953 TFLOP/s forward with a causal
+--- mask on MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
+--- The backward pass, MI300X and MI250X are assumed to have the same ratio to cuDNN's law. flash2 stands for PyTorch's
+--- kernels on ROCm: AITER takes 47 % less time forward and 75 % less backward on MI325X (AMD's blog on Primus, 2025).
+--- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A kernel without an entry for a generation counts as fast as the
+--- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
+--- kernels.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
     cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
@@ -51,21 +57,23 @@ in_step.attention = {
 
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another
 --- rank: { per value of the rank's queries, per value of the block's keys and values }.
---- te: Transformer Engine's ring (context_parallel.py) adds each partial output to the sum (6, in 16 bits) and copies
---- half of the keys. Backward adds the gradients of queries (3 on half of them) and of keys (6), and copies half of the
---- queries, outputs and their gradients. torch: PyTorch (_attention.py, 2024) casts each partial output to fp32 and
---- merges it in three kernels (38), and concatenates keys and values (8 for both). Backward adds all gradients in fp32
---- and concatenates those of keys and values twice. Its keys have as many heads as its queries.
+--- te: Transformer Engine's ring (context_parallel.py). Forward adds each partial output to the sum (6, in 16 bits) and
+--- copies half of the keys. Backward adds the gradients of queries (3 on half of them) and of keys (6), and copies half
+--- of the queries, outputs and their gradients.
+--- torch: PyTorch (_attention.py, 2024). Forward casts each partial output to fp32 and merges it in three kernels (38),
+--- and concatenates keys and values (8 for both). Backward adds all gradients in fp32 and concatenates the gradients of
+--- keys and values twice. Its keys have as many heads as its queries.
 in_step.merge = {
   te = { forward = { 6, 2 }, backward = { 9, 6 } }, torch = { forward = { 46, 0 }, backward = { 60, 0 } },
 }
 
---- Bytes that a cross entropy moves over the bytes that the operator counts (Megatron's unfused 52 bytes a logit). The
---- fused kernel reads 16-bit logits twice and writes their gradient (8 bytes, and fp32 temporaries). PyTorch casts to
---- fp32 and runs log_softmax and its backward pass (36 bytes). Megatron-LM's native fusion casts and finds the maximum
---- (6), subtracts, exponentiates and sums (8), divides (8), and scales and casts the gradient (10; Megatron-LM,
---- fused_cross_entropy.py). Composer runs flash-attn's loss (8 bytes) and, after the backward pass, PyTorch's loss for
---- two metrics (14 bytes each).
+--- Bytes that a cross entropy moves, divided by the bytes that the operator counts (52 per logit, as in Megatron-LM
+--- without fusion). Bytes per logit of each kernel:
+---   fused     reads 16-bit logits twice and writes their gradient (8, and fp32 temporaries)
+---   torch     casts to fp32 and runs log_softmax and its backward pass (36)
+---   native    casts and finds the maximum (6); subtracts, exponentiates and sums (8); divides (8); scales and casts
+---             the gradient (10; Megatron-LM, fused_cross_entropy.py)
+---   composer  runs flash-attn's loss (8) and, after the backward pass, PyTorch's loss for two metrics (14 each)
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.62, torch = 0.7, composer = 0.7, megatron = 1.0 }
 
 --- Bytes per parameter that an update moves in addition to Adam's kernel. The norm of the fp32 gradients reads 4, and
@@ -88,35 +96,35 @@ in_step.apart = 0.706
 --- and 2.75 times (GB200) as long as Xeon 8480C (NVIDIA/TransformerEngine#2053).
 in_step.host = { grace = 1.89 }
 
---- Exponent of a device's power limit in the rate of large products and attention, except where their kernel times
---- already respect the limit (`power_factor` in ett.profile.device_times). Power grows at most with the cube of
---- the clock, and linearly once the voltage has reached its minimum; the fitted value lies between. Tables are bursts
---- too short for throttling, except under a power limit far below the demand.
+--- The rate of large products and attention is proportional to the device's power limit to this exponent, unless their
+--- kernel times already respect the limit (`power_factor` in ett.profile.device_times). Power grows at most with the
+--- cube of the clock, and linearly if the voltage is at its minimum; the fitted value is between the two. The bursts of
+--- the kernel tables are too short for throttling, except under a power limit far below the demand.
 in_step.power_exponent = 0.536
 
 --- Watts of the device that a generation's factors refer to: A100 SXM, H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 
 --- Factor on kernels that run while weights are gathered and gradients reduced, by generation: communication takes
---- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. It falls
---- beyond, since a layer's computation grows with the tokens and its communication does not. At that count both take
---- equally long on an H100 (550 TFLOP/s, 34 GB/s); assumed.
+--- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. Above,
+--- it falls, because a layer's computation grows with the tokens and its communication does not. At `sharded_tokens`
+--- both take equally long on an H100 (550 TFLOP/s, 34 GB/s); assumed.
 in_step.sharded = { ampere = 1.07, hopper = 1.1, blackwell = 1.09, other = 1.1 }
 in_step.sharded_tokens = 16384
 
 --- Relative half-width of a step's 90 % interval, in addition to the kernels' own errors. It has independent parts: one
---- by the device's generation; attention, exposed collectives and experts, each times its share of the step; nvfp4; a
---- plan without a named stack, or with one that was never compared (`assumed`). The values nearly minimise the interval
---- score of published steps, each predicted without its own source. Values chosen on half of the sources (then 0.5 for
---- experts) cover 88 % of the other half's steps. `other` is assumed: no step of such a device is published. `unnamed`
---- is fitted on the same steps, estimated without naming their software (spec/bench/support/fit_interval).
+--- by the device's generation; attention, exposed collectives and experts, each times its share of the step; nvfp4; and
+--- `unnamed`, for a plan without a stack or with an `assumed` one. The values nearly minimise the interval score of
+--- published steps, each predicted without its own source. Values chosen on half of the sources (then 0.5 for experts)
+--- cover 88 % of the other half's steps. `other` is assumed: no step of such a device is published. `unnamed` is fitted
+--- to the same steps, estimated without naming their software (spec/bench/support/fit_interval).
 in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 0.25, other = 0.28, attention = 0.12,
   collectives = 0.85, experts = 0.42, nvfp4 = 0.06, unnamed = 0.19 }
 
 --- The interval reaches `faster` times the half-width below a step and `slower` times above it: steps of another source
---- are slower than estimated more often than faster. Fitted like `unnamed`. Every source counts once, since a user's
---- run is a new source. 88 % of the steps lie inside (79 % with equal widths). If chosen on half of the sources, they
---- score better than equal widths on the other half in 26 of 30 draws.
+--- are slower than estimated more often than faster. Both are fitted like `unnamed`. Every source counts once, because
+--- a user's run is a new source. 88 % of the steps are inside (79 % with equal widths). If the widths are chosen on
+--- half of the sources, they score better than equal widths on the other half in 26 of 30 draws.
 in_step.faster, in_step.slower = 0.8, 1.5
 
 return in_step

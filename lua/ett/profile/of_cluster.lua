@@ -5,14 +5,14 @@
 --   { base = "vista" }           another cluster's operators, scaled to this device
 --   { folder =, borrow = NAME }  its own samples; missing operators come from another cluster, scaled
 --   { folder =, borrow = "device" }  its own samples; missing operators come from the kernel tables of its device
--- Products and attention are scaled by the ratio of sustained matmul rates (device.measured_flops, else peaks), all
--- other operators by the ratio of memory bandwidths. The detail names the scaling; the answer is "calibrated", with a
--- wider interval.
+-- Products and attention are scaled by the ratio of sustained rates of matrix products (device.measured_flops, else
+-- peaks), all other operators by the ratio of memory bandwidths. The detail names the scaling; the answer is
+-- "calibrated", with a wider interval.
 --
 -- Two corrections come from physics:
 -- * A product never runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
---   constant operands draw less power and clock higher: they reach 97 to 99 % of the datasheet's peak, which training
---   steps do not reach.
+--   constant operands draw less power and have higher clocks. They reach 97 to 99 % of the datasheet's peak; training
+--   steps do not.
 -- * A memory-bound operator without samples takes its bytes divided by the sampled bandwidth of residual_add, or its
 --   FLOPs at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
@@ -104,8 +104,8 @@ local function from_other(self, op, shape, dtype, pass)
   return scaled
 end
 
--- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, times the
--- ratio of both passes on the other cluster at the same shape. nil if that cluster lacks one of them.
+-- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, multiplied by
+-- the ratio of both passes on the other cluster at the same shape. nil if that cluster lacks one of the passes.
 local function ratio_of_other(self, op, dtype, pass)
   local other = self.other
   return other and function(shape)
@@ -115,8 +115,8 @@ local function ratio_of_other(self, op, dtype, pass)
   end
 end
 
--- Above the sampled vocabulary the time of a lookup grows at least by its additional bytes. The backward pass clears
--- the gradient of the whole table; samples of one vocabulary hardly show that part.
+-- Above the sampled vocabulary, the time of a lookup grows at least by the time of its additional bytes. The backward
+-- pass clears the gradient of the whole table, and samples of one vocabulary hardly show this part.
 local function with_table(self, op, shape, dtype, pass, answer)
   local known = merged(shape, { whole_vocab = answer.sampled_vocab,
     vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab)) })
@@ -128,10 +128,10 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
--- Raises an error if a time is far below the limits of peak and memory bandwidth: it is probably in the wrong unit.
--- Caches may be ten times as fast as memory. Beyond the samples a regressor may be constant, while the work grows at
--- most fourfold with each doubling of the size (two dimensions; assumed). `outside` is the number of doublings.
--- Answers from accepted samples of another device get a wider interval and a note.
+-- Raises an error if a time is far below the limits of peak and memory bandwidth, because it is probably in the wrong
+-- unit. Caches may be ten times as fast as memory. Outside the samples a regressor may be constant, while the work
+-- grows at most fourfold with each doubling of the size (two dimensions; assumed). `outside` is the number of
+-- doublings. Answers from accepted samples of another device get a wider interval and a note.
 local function checked(self, op, shape, dtype, pass, answer)
   local device = self.cluster.device
   local peak = device_module.peak(device, dtype)
@@ -158,8 +158,8 @@ end
 -- Times above both limits get a warning: nanoseconds are a thousand times too long.
 local slow_ratio, slow_seconds = 300, 1e-3
 
--- A warning if a sampled time is far above the time that the device needs: it is probably in the wrong unit; else nil.
--- Far from the samples a time may be constant (as in `checked`).
+-- A warning if a sampled time is far above the time that the device needs, because it is probably in the wrong unit;
+-- else nil. Far from the samples a time may be constant (as in `checked`).
 local function too_slow(self, op, shape, dtype, pass, answer)
   local seconds = answer.seconds
   local needed = unless_missing(assumed.operator, self.cluster, op, shape, dtype, pass)
@@ -170,7 +170,7 @@ local function too_slow(self, op, shape, dtype, pass, answer)
     self.cluster.device.name)
 end
 
--- A checked answer of the cluster's own samples; true if it is within the limits of the device; then also its FLOPs.
+-- A checked answer of the cluster's own samples; whether it is within the limits of the device; if so, also its FLOPs.
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
@@ -185,8 +185,8 @@ local function own_answer(self, op, shape, dtype, pass, answer, peak)
   return checked(self, op, shape, dtype, pass, answer)
 end
 
--- Timer over samples: the cluster's own, else the other cluster's; without a profile, over the kernel tables of the
--- device. The timer's second value is true if the answer is within the limits of the device.
+-- Timer that uses the cluster's own samples, else the other cluster's samples; without a profile, the kernel tables of
+-- the device. The timer's second value is true if the answer is within the limits of the device.
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
@@ -235,11 +235,11 @@ function cluster_profile.least_seconds(device, op, shape, dtype, pass)
     bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0)
 end
 
--- Assumed: least upper ends of the intervals of limited times, over the time.
+-- Assumed: the interval of a limited time reaches at least to the time multiplied by this factor.
 local limited_high, sustained_high = 1.2, 1.05
 
--- Raises a time to that lower bound. Models extrapolated far outside their samples may fall below it, and so may the
--- products that stand for an operator that was not measured.
+-- Raises a time to that lower bound. Times that are extrapolated far outside their samples may be below it, and so may
+-- the times of products that stand for an operator that was not measured.
 local function possible(self, op, shape, dtype, pass, answer)
   if not answer then return nil end
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
@@ -251,8 +251,8 @@ local function possible(self, op, shape, dtype, pass, answer)
     detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
--- Time under a data type of fewer than 16 bits without samples of it. Linear layers: the 16-bit time scaled by the
--- ratio of rates, at least the time to move the operands. Other operators run in 16 bits.
+-- Time for a data type of fewer than 16 bits without samples. A linear layer takes its 16-bit time, scaled by the ratio
+-- of rates, but at least the time to move its operands. Other operators run in 16 bits.
 local function from_sixteen_bits(self, op, shape, dtype, pass)
   if schema.dtype_bytes[dtype] >= 2 then return nil end
   local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
@@ -271,7 +271,7 @@ local function from_sixteen_bits(self, op, shape, dtype, pass)
   return answer
 end
 
--- Limits products to the sustained rate `measured`. flops: of the shape, if known.
+-- Limits products to the sustained rate `measured`. flops: the FLOPs of the shape, if known.
 local function sustained(op, shape, pass, answer, measured, flops)
   local least = (flops or op.flops(shape, pass)) / measured
   if answer.seconds >= least then return answer end
@@ -280,8 +280,8 @@ local function sustained(op, shape, pass, answer, measured, flops)
     detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } })
 end
 
--- Sliding-window attention is not sampled: it takes the time of full attention times the ratio of FLOPs. Kernels skip
--- whole blocks outside the window, so their time is proportional.
+-- Sliding-window attention is not sampled. It takes the time of full attention, multiplied by the ratio of FLOPs,
+-- because kernels skip whole blocks outside the window.
 local function windowed(self, op, shape, dtype, pass)
   local whole = merged(shape)
   whole.window = nil
@@ -356,11 +356,12 @@ local function few_timer(self, kind, topology, dtype, links_seconds)
   end
 end
 
--- Limits times outside the samples, so that they join the samples. `at_end`: { seconds of the samples, seconds of the
--- links } at the smallest sample, or at the largest. Lower limit: half of the links' time, or less if the samples are
--- faster: below the samples by the same ratio, above by the same seconds, so that a ratio of latencies does not become
--- a bandwidth. Below the samples, where regressors are constant, also an upper limit: the links' time, or more if the
--- samples are slower. The interval ends at half of the lower limit and at twice the slowest of these times.
+-- Limits times outside the samples, without a step at their ends. `at_end`: { seconds of the samples, seconds of the
+-- links } at the smallest sample, or at the largest. Lower limit: half of the links' time. It is lower if the samples
+-- at the end are faster than that: for smaller messages by the same ratio, for larger ones by the same number of
+-- seconds, so that a ratio of latencies does not become a ratio of bandwidths. Upper limit, for smaller messages only,
+-- where regressors are constant: the links' time, or more if the samples are slower. The interval ends at half of the
+-- lower limit and at twice the slowest of these times.
 local function within_links(by_links, at_end, answer)
   local over_links = at_end.seconds / at_end.links
   local slow = by_links * math.max(1.0, over_links)
@@ -403,9 +404,9 @@ local function unsampled_timer(self, kind, topology, links)
   end
 end
 
--- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Further
--- values: bytes of the smallest and of the largest sample, if known, and data for C (Sampled:collective_timer). For
--- sizes whose samples are void, the timer returns nil and a reason.
+-- Timer that uses the profile's own samples; nil and the reason if they are void; nil and nil if there are none. It
+-- also returns the bytes of the smallest and of the largest sample, if known, and data for C
+-- (Sampled:collective_timer). For sizes whose samples are void, the timer returns nil and a reason.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -443,8 +444,8 @@ function Profile:collective_timer(kind, topology, dtype)
     local answer, why = own(bytes)
     if not answer and why then return of_links(bytes, "samples are void, %s; %s", why) end
     if missing(answer) then return otherwise(bytes) end
-    -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
-    -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
+    -- Samples much faster than the links are damaged. From 1 MB on, the fastest good sample takes 0.74 of the links'
+    -- time (vista's all-gather over two nodes), and the damaged samples take 0.002.
     local by_links = links_seconds(bytes)
     if answer.seconds < 0.5 * by_links and (ends and math.min(bytes, ends[2]) or bytes) >= 1e6 then
       return of_links(bytes, "samples of %.3g s are faster than the links; %s", answer.seconds)
@@ -463,7 +464,7 @@ function Profile:collective(kind, bytes, topology, dtype)
   return detail.as_text((self:collective_timer(kind, topology, dtype))(bytes))
 end
 
---- Half-width of the interval, relative to the step, that using kernel tables instead of samples adds.
+--- Half-width, relative to the step, that is added to the interval if times come from kernel tables instead of samples.
 ---@param shares table attention, collectives, experts: shares of the step
 ---@param dtype string
 ---@param named boolean whether the user named a stack that was compared with measured steps
@@ -539,7 +540,7 @@ function cluster_profile.open(cluster, own, users)
   local device = cluster.device
   local wanted = device.folder and (by_device or not own and not cluster.profile)
   local device_times = wanted and require "ett.profile.device_times"
-  -- A device with neither neighbours nor these facts is timed by its rates alone.
+  -- A device with neither neighbours nor these facts has rooflines of its rates only.
   local tables = wanted and (by_device or device.neighbours or not device_times.lacking(device))
     and device_times.new(device) or nil
   return setmetatable({ cluster = cluster, own = own, stream = {}, timers = {}, sampled_timers = {},

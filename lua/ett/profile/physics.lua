@@ -21,7 +21,8 @@ local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
 local devices -- plain name -> facts
 
--- Whether a name has another as a part. A digit may follow only as the size of memory: an L40 with 48 GB is no L4.
+-- Whether a name contains another name. The name must not continue with digits, except a memory size: "L40-48GB"
+-- contains L40, but not L4.
 local function names_device(gpu, name)
   local _, last = gpu:find(name, 1, true)
   return last and (gpu:find("^%D", last + 1) or last == #gpu or gpu:find("^[1-9]%d*GB", last + 1))
@@ -85,10 +86,11 @@ end
 -- Bytes/s into one device that no interconnect exceeds (NVLink 5: 0.9e12).
 local fastest_link = 1e12
 
---- Rate of a row over that of the cluster's links from which on the row is wrong. Links may be stated with a margin.
+--- A row is wrong if its rate is above that of the cluster's links by this factor. Links may be stated with a margin.
 physics.over_links = 2.0
 
--- Bytes that enter a device, or a node with `inside` of the group's ranks, by any algorithm, for each byte of a row.
+-- The least bytes that enter a device, or a node with `inside` of the group's ranks, for each byte of a row, with any
+-- algorithm.
 local function received(kind, ranks, inside)
   if kind == "all_gather" then return math.max(1, ranks - inside) end -- rows count the share of one rank
   if kind == "reduce_scatter" then return inside / ranks end
@@ -122,7 +124,7 @@ local function of_products(family, d, rows, pass, count, peak)
     local flops
     if family == "gemm" then -- backward: two products
       flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 3] * rows[at + 4] * (pass == "backward" and 2 or 1)
-    else -- two products over half of the scores; backward recomputes one: five
+    else -- two products over half of the scores; five in the backward pass, because it recomputes one
       flops = 2.0 * rows[at + 1] * rows[at + 2] * rows[at + 4] * rows[at + 5] * rows[at + 6]
         * (rows[at + 7] ~= 0 and 1 or 2) * (pass == "backward" and 2.5 or 1)
     end
@@ -131,8 +133,8 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
--- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it. For larger rows, the cache may hold
--- that many bytes from the run before.
+-- Time to move the bytes that do not fit in the cache, at the memory bandwidth; 0 for rows that fit. For larger rows,
+-- the cache may hold as many bytes as its size from the run before.
 local function of_memory(data, device)
   local op, dtype, least = data.entry.operator, data.entry.dtype, {}
   for i, shape in ipairs(data.shapes) do

@@ -81,7 +81,7 @@ function sampled.open(folders, options)
   return self
 end
 
--- The files of some entries. Those read last are kept, because the fit of the other pass needs them next.
+-- The files of some entries. The last files are kept in memory, because the fit of the other pass needs them next.
 local function files_of(self, entries)
   local last = self.last_read or { entries = {}, files = {} }
   local same = #last.entries == #entries
@@ -192,7 +192,7 @@ local function dims_as(op, shape, family, count)
   return dims, partial
 end
 
--- Answers from the samples of a small pool; without kernel tables for the sampled shapes alone.
+-- Answers from the samples of a small pool. Without kernel tables, only sampled shapes have an answer.
 local function scaled(self, op, shape, dtype, pass, entries)
   if not self.scales then return nil end -- a profile of coefficient files
   local id = ("%s %s %s"):format(samples.pool(op), dtype, pass)
@@ -255,14 +255,14 @@ local function from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "" } }
 end
 
---- Share of a model's rows above which dropped outliers get a warning.
+--- If a fit drops more than this share of the rows as outliers, answers have a warning.
 local most_dropped = 0.05
 
 -- A warning if the fit dropped many rows as outliers: they may be another mode of the kernel, not noise; else nil.
 local function caution(self, id, rows)
   local stamp, count = self.stamps and self.stamps[id], 0
   for _, row in ipairs(stamp and cache().load_outliers(stamp) or self.outliers[id] or {}) do
-    -- A row below the device's limits is wrong, and row 0 is a table's.
+    -- A row faster than the device's limits is wrong, and row 0 stands for a whole table.
     if row.row > 0 and not row.reason:find "^faster" then count = count + 1 end
   end
   if count <= most_dropped * (rows + count) then return nil end
@@ -270,8 +270,8 @@ local function caution(self, id, rows)
     .. "leave out: `ett fit` lists them"):format(id, count, rows + count)
 end
 
---- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
---- pass, scaled by `ratio`, else by the ratio of FLOPs or bytes.
+--- Timer of an operator in one pass; nil if the operator was not sampled. A void pass takes the time of the other pass,
+--- multiplied by `ratio`, else by the ratio of FLOPs or bytes.
 ---@param name string operator or alias
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
@@ -328,7 +328,8 @@ function Profile:operator(name, shape, dtype, pass)
   return time and detail_words.as_text(time(shape))
 end
 
--- Of the models of one kind and topology: the first whose range covers the size, else the nearest by ratio.
+-- The model of a size, from the models of one kind and topology: the first whose range covers the size, else the one
+-- with the nearest range, by ratio.
 local function nearest(models, size)
   local best, distance
   for _, model in ipairs(models) do
@@ -369,7 +370,7 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
 end
 
 --- Every sampled topology of a kind, sorted: { name=, entries=, group= }. Files of one name and topology (fp16 and
---- bf16) are one entry. A topology of a file with several counts only if no other file holds it alone.
+--- bf16) are one entry. A topology in a file with several topologies counts only if no file has this topology alone.
 ---@param key string kind and dtype, a key of self.collectives
 function Profile:topologies(key)
   local list, own, generic = {}, {}, {}
@@ -460,8 +461,9 @@ local function few_collectives(self, kind, topology, dtype)
   return #points > 0 and profile_fit().shortage(data) and scale().joined(points, "seconds")
 end
 
---- The samples of a collective at a topology if they are too few for a fit: ett.profile.scale's points of bytes, with
---- `seconds`; else nil. Without samples of reduce_scatter those of all_gather, and `as` = "all_gather".
+--- The samples of a collective at a topology, if they are too few for a fit: ett.profile.scale's points of bytes, with
+--- `seconds`; else nil. If reduce_scatter was not sampled, these are the samples of all_gather, and `as` =
+--- "all_gather".
 function Profile:few_collectives(kind, topology, dtype)
   if not self.scales then return nil end -- a profile of coefficient files
   kind, dtype = collective_names.kind(kind), dtype_key(dtype or "fp16")

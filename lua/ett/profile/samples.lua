@@ -10,7 +10,7 @@ local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
-local function sample_table() return require "ett.samples.table" end -- not needed for `dims`
+local function sample_table() return require "ett.samples.table" end -- loaded late: `dims` does not need it
 
 local samples = {}
 
@@ -67,8 +67,8 @@ function samples.dims(op, s, as_wave)
   if family == "gemm" or family == "bmm" then
     return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
   elseif family == "attention" then
-    -- A causal mask is aligned at the bottom right, unless each context-parallel rank (shards) holds half of all pairs.
-    -- With more queries than keys the first queries have no key.
+    -- A causal mask is aligned with the last query and key, unless each context-parallel rank (shards) has half of all
+    -- pairs. With more queries than keys the first queries have no key.
     local causal = k.seq_q <= k.seq_k and 2 - k.seq_q / k.seq_k or k.seq_k / k.seq_q
     local mask = not k.causal and 0 or s.shards and 1 or causal
     return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim, mask }
@@ -278,7 +278,7 @@ local function read_operator(t, entry, lines)
   return read_dims(lines, entry, shapes)
 end
 
--- Rows of collectives hold a number of elements; `group` is the topology in files with several.
+-- Rows of collectives have a number of elements; in files with several topologies, `group` is the topology of a row.
 local function read_collective(t, entry)
   local elements, err = t:numbers("shape", "positive")
   if not elements then return nil, err end
@@ -340,7 +340,7 @@ function samples.read(entry)
   return out
 end
 
--- Brings the files of an operator into the same form: if one of them is of the family `wave`, all are.
+-- Brings the files of an operator into the same form: if one of them has the family `wave`, all get it.
 local function same_form(files)
   local wave = false
   for _, file in ipairs(files) do wave = wave or file.family == "wave" end

@@ -14,7 +14,7 @@ local least_spread = 0.03
 --- Nominal rates for devices without kernel tables. They determine only how the time grows with the shape.
 local flops_per_second, bytes_per_second, start_seconds = 2e13, 1e12, 3e-6
 
---- The time that the factors refer to: of the kernel tables, if there are any, else of a roofline.
+--- The time that the factors multiply: from the kernel tables, if there are any, else from a roofline.
 function scale.base(tables, op, shape, dtype, pass)
   local answer = tables and tables:operator(op.name, shape, dtype, pass)
   return answer or { seconds = start_seconds + math.max(op.flops(shape, pass) / flops_per_second,
@@ -79,9 +79,9 @@ function scale.errors(points)
   return list
 end
 
---- Half-width of 90 % of the noise of samples whose times are smooth in the shape, as those of collectives are: twice
+--- Half-width that covers 90 % of the noise of samples whose times are smooth in the shape, such as collectives: twice
 --- the median leave-one-out error, and at most the largest. 90 % of normal errors are below 2.4 times their median;
---- about a third of a leave-one-out error's variance is that of the neighbours.
+--- about a third of the variance of a leave-one-out error comes from the neighbours.
 function scale.noise(points)
   local errors = scale.errors(points)
   return errors[1] and math.min(errors[#errors], 2 * median(errors)) or scale.assumed_spread
@@ -91,7 +91,7 @@ end
 ---@param points table[] of scale.joined: { dims, factor: measured over the model's seconds, rows?, spread? }
 ---@param dims number[] dimensions of the shape
 ---@param base table the model's answer for the shape; `name`: of the model, default the device's own
----@param once number? relative half-width of a shape that was sampled once; default: of quiet devices
+---@param once number? relative half-width of a shape that was sampled once; default: 0, for quiet devices
 function scale.answer(points, dims, base, once)
   local factor, nearest, closest = factor_at(points, dims)
   local errors, exact, rows = scale.errors(points), nearest <= same, 0

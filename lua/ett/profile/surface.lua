@@ -1,12 +1,12 @@
 --- The regressor of CPU sample tables: a smooth surface through the samples (samplers/core/surface.h).
 --
--- Trees need more rows than the few dozen shapes of a CPU campaign. Median held-out error over operators, surface
--- against hybrid, in two runs on a busy machine: 3.8 against 9.7 %, 6.7 against 6.6 %.
+-- Trees need more rows than the few dozen shapes of a CPU campaign. In two runs on a busy machine, the median held-out
+-- error over operators was 3.8 % with a surface and 9.7 % with the hybrid model, then 6.7 and 6.6 %.
 --
--- The reported error is held out: each of ten folds (equal shapes together) fits length scales and noise without its
--- own rows. The closed form of leave-one-out would use scales fitted to all rows. The half-width of the interval is the
--- surface's standard deviation times the 90 % quantile of held-out residuals over their deviations (conformal; Lei et
--- al. 2018).
+-- The reported error is held out: in each of ten folds (equal shapes together), length scales and noise are fitted
+-- without the fold's rows. The closed form of leave-one-out would use scales fitted to all rows. The half-width of the
+-- interval is the surface's standard deviation times the 90 % quantile of held-out residuals over their deviations
+-- (conformal; Lei et al. 2018).
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local median = require "ett.base.median"
@@ -31,7 +31,7 @@ local gate_ratio, gate_deviations = 3, 8
 
 -- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples), with assumed constants for small
 -- kernels. Times are divided by the sum of this work and the start (start_of); the surface learns the difference.
--- Without a mask (0) attention computes twice the pairs of a causal one.
+-- Without a mask (0) attention computes twice as many pairs as with a causal mask.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return d[1] * d[2] * d[4] * d[5] * (d[6] + 8) * (d[7] ~= 0 and d[7] or 2.0) end,
@@ -44,8 +44,8 @@ local work = {
 local function work_of(family) return work[family] or function() return 1.0 end end
 
 -- Coordinates of the surface: logarithms of the dimensions. The rows of rope and softmax are a multiple of the third
--- dimension and are divided by it. The number of elements is one more coordinate: cache effects depend on it. Zero, a
--- flag, lies one doubling below one.
+-- dimension and are divided by it. The number of elements is one more coordinate, because cache effects depend on it. A
+-- flag of 0 is placed one doubling below 1.
 local function logarithms(d, family)
   local x = {}
   local count = family == "embedding" and 3 or #d -- the vocabulary of all ranks does not change the kernel
@@ -71,9 +71,9 @@ local function unevenness(data, rows, start)
   return sum / #y, middle
 end
 
--- The fixed time of a call in units of work: the value that makes the times of some rows most even, found by factors
--- of two, then to 4 %. It is at most the shortest time. It decides predictions below the samples; inside their range
--- the surface corrects it.
+-- The fixed time of a call, in units of work: the value for which time over (work + start) varies least among some
+-- rows. It is found by factors of two, then to 4 %, and is at most the shortest time. It decides predictions below the
+-- samples; inside their range the surface corrects it.
 local function start_of(data, rows)
   local least, most, shortest = math.huge, 0.0, math.huge
   for _, i in ipairs(rows) do
@@ -128,9 +128,10 @@ local function error_below(data, rows, others)
   return median(off)
 end
 
--- Whether a start predicts the smallest fifth of the rows clearly better from the others than times in proportion to
--- the work do. The limit was chosen on made-up tables of eight laws. Their mean error at half the smallest sample is
--- 0.22 (logarithm), 0.44 without a start. A limit of 0.9 makes it 0.20, but gives more tables a start that have none.
+-- Whether the smallest fifth of the rows is predicted clearly better from the others with a start than without one. The
+-- limit was chosen on artificial tables of eight laws. Their mean error at half the smallest sample is 0.22
+-- (logarithm), and 0.44 without a start. With a limit of 0.9 it is 0.20, but more tables get a start although their law
+-- has none.
 local function needs_start(data, rows)
   local sorted, small, large = table.move(rows, 1, #rows, 1, {}), {}, {}
   table.sort(sorted, function(a, b) return data.work[a] < data.work[b] end)
@@ -255,7 +256,7 @@ function regressor_surface.fit(given)
   data.starts = needs_start(data, all)
   local residual, score = held_out(data, all)
   local dropped, kept = outliers_of(all, residual)
-  if #dropped > 0 then -- without the outliers
+  if #dropped > 0 then -- fit again without the outliers
     local again, scores = held_out(data, kept)
     if next(again) then residual, score = again, scores else dropped, kept = {}, all end -- one kernel has no outlier
   end
@@ -270,7 +271,7 @@ function regressor_surface.fit(given)
   for k, i in ipairs(dropped) do
     outliers[k] = { row = i, seconds = given.seconds[i], reason = "far from the prediction of its neighbours" }
   end
-  for k, i in ipairs(kept) do size[k] = size[i] end -- ascending: i is never below k
+  for k, i in ipairs(kept) do size[k] = size[i] end -- in place: `kept` ascends, so i >= k
   size = table.move(size, 1, #kept, 1, {})
   local facts = { kind = "surface", family = given.family, dims = width, rows = #kept, dropped = #dropped,
     size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
@@ -279,7 +280,7 @@ function regressor_surface.fit(given)
   return wrap(points, surface_through(points), conformal(score, kept), facts), outliers
 end
 
---- Predicts from dimensions: value, its 90 % interval, provenance, how far outside the samples (in factors of two).
+--- Predicts from dimensions: value, its 90 % interval, provenance, distance from the samples (in factors of two).
 ---@param d number[]|number dimensions, or the only one
 function Surface:values(d)
   if type(d) == "number" then d = { d } end

@@ -1,7 +1,7 @@
 --- Causal self-attention, forward: one fused kernel over whole sequences.
 --
--- Work is counted in tiles of 128 queries by 128 keys. The longest row of tiles bounds small batches from below. The
--- multiprocessors compute an exponential for each pair, half of them beside the products.
+-- Work is counted in tiles of 128 queries by 128 keys. A small batch takes at least the time of the longest row of
+-- tiles. The multiprocessors compute an exponential for each pair; half of this time overlaps the products.
 local attention = { name = "attention", summary = "fused causal attention, forward", table = "attention_forward.csv",
   inputs = { "batch", "seq", "heads", "kv_heads", "head_dim", "window" }, texts = { "framework", "dtype" },
   frameworks = { "trtllm", "sglang", "vllm" },
@@ -9,8 +9,8 @@ local attention = { name = "attention", summary = "fused causal attention, forwa
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
 
--- Share of the exponentials' time that products do not hide. Of 0, 0.5 and 1, it had the least error on devices left
--- out.
+-- Share of the exponentials' time that does not overlap products. 0.5 had a smaller error on left-out devices than 0
+-- and 1.
 local exposed_exponentials = 0.5
 
 --- Analytic seconds, and the features of the trees.

@@ -25,15 +25,16 @@ end
 -- Rows of a block: queries forward, keys backward.
 local block_rows = 128
 
--- Share of the longest block that multiprocessors wait at the end of a kernel, by generation. Fitted to causal forward
--- passes of the fastest framework for each shape (attention_forward, without the rows that `ett bench kernels` holds
--- out): 0.7 on A100, 0 to 0.1 on H100 and H200, 0 to 0.2 on L40S, 0.2 to 0.7 on RTX PRO 6000, 0 to 1.1 on B200, B300
--- and GB300. 0.5 on Blackwell is a compromise: cuDNN's own rows on GB300, the modelled kernel, need 0 to 0.2, but
--- all have ten blocks or more for each multiprocessor. Other generations: assumed.
+-- The time that multiprocessors wait at the end of a kernel, as a share of the time of the longest block, by
+-- generation. Fitted to causal forward passes of the fastest framework for each shape (attention_forward, without the
+-- rows that `ett bench kernels` holds out): 0.7 on A100, 0 to 0.1 on H100 and H200, 0 to 0.2 on L40S, 0.2 to 0.7 on RTX
+-- PRO 6000, 0 to 1.1 on B200, B300 and GB300. 0.5 on Blackwell is a compromise: the rows of cuDNN, the modelled kernel,
+-- need 0 to 0.2 on GB300, but all of them have ten blocks or more for each multiprocessor. The values of other
+-- generations are assumed.
 local waiting = { ampere = 0.7, hopper = 0.0, ada = 0.2, blackwell = 0.5, other = 0.0 }
 
---- Time of a pass over its time if all multiprocessors were busy until its end: 1 for many blocks. It is at least the
---- time of the longest block.
+--- The time of a pass, divided by its time if all multiprocessors were busy until its end. It is 1 for many blocks. A
+--- pass takes at least the time of its longest block.
 ---@param device ett.Device
 function training.idle(device, pass, x)
   local rows, others = x.seq_q, x.seq_k
@@ -107,7 +108,7 @@ local function one_column(rows, a)
   return median(list)
 end
 
--- Whether rows tell a from b: their numbers of keys differ by a factor of two.
+-- Whether rows determine both a and b: their numbers of keys differ by a factor of two.
 local function apart(rows)
   local least, most = math.huge, 0.0
   for _, row in ipairs(rows) do least, most = min(least, row.u / row.v), max(most, row.u / row.v) end
@@ -127,9 +128,10 @@ local function grouped(device, rows)
   return groups
 end
 
--- Masked rows whose time for a pair of the mask differs by more than this factor from the law of whole products have a
--- third coefficient, this factor. cuDNN's fp8 backward pass on H200 hardly skips masked tiles: 1.71. With a coefficient
--- for every law, the errors of GB300's rows left out rise from 3.3 to 4.3 % backward and from 3.8 to 4.5 % forward.
+-- The third coefficient of a law is the time of masked rows over their time by the law of unmasked rows. A law has it
+-- only if it differs from 1 by at least this factor. cuDNN's fp8 backward pass on H200 hardly skips masked tiles; its
+-- coefficient is 1.71. If every law had one, the errors of GB300's held-out rows would rise from 3.3 to 4.3 % backward
+-- and from 3.8 to 4.5 % forward.
 local odd_mask = 1.2
 
 local function law_with_mask(rows)
@@ -147,10 +149,10 @@ local function law_with_mask(rows)
   return { c, d, factor }
 end
 
--- a of a law whose rows cannot tell it, from the nearest law of the pass.
--- Forward: times the ratio of the measured forward passes of both head dimensions. Backward: each pair has one
--- exponential in both passes, so the time of a pair grows by as many seconds as forward. Test: this a and the median
--- of b fit H200's backward rows of 64 to 1 %.
+-- a of a law whose rows do not determine it, from the nearest law of the pass.
+-- Forward: a of that law, multiplied by the ratio of the measured forward passes of both head dimensions. Backward: the
+-- time of a pair grows by as many seconds as forward, because each pair has one exponential in both passes. As a test,
+-- this a and the median of b fit H200's backward rows of 64 to 1 %.
 local function asymptote(laws, row, forward)
   local near, key = nearest(laws, row.dtype, row.pass, row)
   local head, value = key:match " (%d+) (%d+)$"
@@ -185,7 +187,7 @@ function training.fit(device, rows, forward)
   return laws
 end
 
---- The median over shapes whose time products bound: long sequences and few key-value heads.
+--- The median over shapes whose time follows from products: long sequences and few key-value heads.
 ---@param ratio function(x) of the inputs of ett.profile.kernels.attention
 function training.at_length(head_dim, ratio)
   local list = {}
@@ -206,21 +208,23 @@ function training.relative(kernel, head_dim, other)
   end) or 1.0
 end
 
---- Kernels of attention pad heads: on Hopper and Blackwell 72 values take as long as 80, or 5 % longer
---- (attention_bidirectional_forward).
+--- Kernels of attention pad heads: on Hopper and Blackwell, heads of 72 values take as long as heads of 80, or 5 %
+--- longer (attention_bidirectional_forward).
 function training.padded(dim) return (dim + 15) // 16 * 16 end
 
--- The third coefficient of a law on the pairs of queries with their own keys; other keys of a causal mask are whole.
+-- The factor of a causal mask on the time. The third coefficient of a law applies only to pairs of queries with keys of
+-- the same tokens; the mask hides no earlier key.
 local function masked_factor(law, x)
   if not law[3] or x.causal == 0 or x.window > 0 then return 1.0 end
   return 1 + (law[3] - 1) * x.seq_q * x.seq_q / 2 / pairs_of(x)
 end
 
--- Time of a FLOP over that at the peak rate: by the nearest law. Heads between 64 and 128 values run at the rate of 64,
--- but take at most as long as heads of 128. Heads of 80 reach 0.98 to 1.07 times the rate of 64
--- (attention_bidirectional_forward). In bf16 heads take at least as long as heads of half their values, so half of the
--- time of a FLOP: GB300 has no causal forward rows of 128 with fewer than 4096 keys, and its law would make these
--- faster than 64. fp8's law of 64 is 12 % slower than the measured row of 128 with 2048 keys.
+-- The time of a FLOP, divided by its time at the peak rate, from the nearest law. Heads between 64 and 128 values run
+-- at the rate of heads of 64, but take at most as long as heads of 128. Heads of 80 reach 0.98 to 1.07 times the rate
+-- of heads of 64 (attention_bidirectional_forward). In bf16 a head takes at least as long as a head with half of its
+-- values, so a FLOP takes at least half as long. Without this rule, GB300's law would make heads of 128 faster than
+-- heads of 64 below 4096 keys, where it has no causal forward rows of 128. fp8 lacks the rule, because its law of 64 is
+-- 12 % slower than the measured row of 128 with 2048 keys.
 local function by_law(laws, dtype, pass, x, keys)
   local law, key = nearest(laws, dtype, pass, x)
   if not law then return nil end

@@ -79,8 +79,8 @@ local function last_slope(curve, at_rate)
   return math.max(least_slope * mean, math.min(slope, mean, at_rate or mean))
 end
 
--- Bus bandwidth of very large messages, where the links tell it, else 0. Of all_reduce: that of the largest measured
--- number of GPUs up to `most`.
+-- Bus bandwidth of very large messages, if the links state it, else 0. For all_reduce, it is the bandwidth of the
+-- largest measured number of GPUs up to `most`.
 local function large_rate(large, kind, most)
   local found = 0
   for n in pairs(kind == "all_reduce" and large.all_reduce or {}) do

@@ -1,8 +1,9 @@
---- Products of experts: products of one shape, with a weight each, in one grouped kernel or in one kernel each.
+--- Products of experts: products of one shape, each with its own weight, in one grouped kernel or in one kernel each.
 --
--- The analytic time has parts that grow with the tokens, and the traffic of the weights or of their gradients, which
--- does not. The trees know single products. Long ones with the same weight correct the growing parts, thin ones with
--- the weights of all experts the other. No correction depends on the tokens, so that the time never falls with them.
+-- The analytic time has parts that grow with the tokens. The traffic of the weights, or of their gradients, does not
+-- grow. The trees are fitted to single products. A correction of the growing parts comes from long products with the
+-- same weight; a correction of the weights' traffic comes from thin products with the weights of all experts. No
+-- correction depends on the number of tokens, so that the time never falls with more tokens.
 local experts = {}
 
 local exp, log, max = math.exp, math.log, math.max
@@ -38,8 +39,8 @@ local function corrections(kernel, x)
   return known[id]
 end
 
--- What a kernel computes that packs the rows of all experts (Megablox): a tile of rows of two experts is computed for
--- both, which are up to batch - 1 more tiles.
+-- The rows that a kernel computes which packs the rows of all experts (Megablox). A tile with rows of two experts is
+-- computed for both, so there are up to batch - 1 more tiles.
 local function packed(x, tile)
   if x.sums then return { batch = x.batch, m = x.m, n = x.n, k = x.k + (1 - 1 / x.batch) * tile } end
   return { batch = 1, m = x.batch * x.m + (x.batch - 1) * tile, n = x.n, k = x.k }

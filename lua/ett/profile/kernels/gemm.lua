@@ -19,7 +19,7 @@ local tiles = { { 64, 64, 0.5 }, { 64, 128, 0.65 }, { 128, 128, 0.85 }, { 128, 2
 local ceil, exp, log, max, min = math.ceil, math.exp, math.log, math.max, math.min
 
 -- Split-K: with few tiles and a long k, cuBLAS splits k and adds the partial sums in fp32. The kernels of block formats
--- (DeepGEMM, CUTLASS) do not.
+-- (DeepGEMM, CUTLASS) do not split k.
 local splits, whole = { 1, 2, 4, 8, 16, 32, 64 }, { 1 }
 local of_blocks = { fp8_block = true, mxfp8 = true, nvfp4 = true, mxfp4 = true }
 
@@ -27,8 +27,8 @@ local of_blocks = { fp8_block = true, mxfp8 = true, nvfp4 = true, mxfp4 = true }
 -- The exponent was fitted to small shapes and tested on large ones, all with m <= 4096 and n, k <= 8192.
 local cool_seconds, heat, hottest_seconds = 3e-5, 0.0175, 0.02
 
--- Those of TPUs do not: products of 4096 to 32768 run at 893 to 956 TFLOP/s on TPU7x (accelerator-microbenchmarks,
--- Ironwood).
+-- Clocks of TPUs do not fall: products of 4096 to 32768 run at 893 to 956 TFLOP/s on TPU7x
+-- (accelerator-microbenchmarks, Ironwood).
 local function heated(device, arithmetic)
   if device.generation == "tpu" then return arithmetic end
   return arithmetic * max(1.0, min(arithmetic, hottest_seconds) / cool_seconds) ^ heat
@@ -73,7 +73,8 @@ local function computed(device, dtype, batch, m, n, k, ways)
   return heated(device, least), chosen
 end
 
--- Assumed, corrected by the trees: shares of the peak rates, share of the shorter time that is not hidden, start.
+-- Assumed, corrected by the trees: shares of the peak rates; share of the shorter of arithmetic and memory time that
+-- does not overlap the longer; seconds of starting a kernel.
 local arithmetic_share, memory_share, exposed_share, start_seconds = 0.9, 0.8, 0.3, 2.5e-6
 
 -- Start of the kernels that quantise the activation: the smallest products of a data type take this much longer than
@@ -95,9 +96,9 @@ local function filling(m, n, rows, columns, multiprocessors)
   return waves / ceil(waves), min(ceil(waves), 64)
 end
 
---- Analytic seconds of a product, and the features of the trees. AMD's tables have few weights, which
---- trees would tell apart by n % 256 and n % 1024. Without these features held-out errors are equal (development
---- splits, MI355X: fp8 9.2 to 9.0 %, bf16 7.0 to 7.1 %), and fewer times fall with more columns.
+--- Analytic seconds of a product, and the features of the trees. For AMD, n % 256 and n % 1024 are no features: its
+--- tables have few weights, and trees would recognise each weight by these numbers. Without them held-out errors are
+--- equal (development splits, MI355X: fp8 9.2 to 9.0 %, bf16 7.0 to 7.1 %), and fewer times fall with more columns.
 ---@param device ett.Device
 ---@param dtype string
 ---@param x table { m, n, k }
@@ -118,15 +119,16 @@ function gemm.analyse(device, dtype, x)
 end
 
 -- Assembly kernels of AMD's aiter need n and k in multiples of 64 (aiter/tuned_gemm.py). For weights of 100, 200 and
--- 800 columns its table has Triton kernels only, which take up to ten times as long as those of 256 columns.
+-- 800 columns its table has only Triton kernels; they take up to ten times as long as weights of 256 columns.
 local function misses_kernels(device, dtype, row)
   return device.vendor == "amd" and dtype == "bf16" and (row.n % 64 > 0 or row.k % 64 > 0)
 end
 
--- A product is contradicted if, from the same weight with the next fewer rows, its time grows `steep` times as much as
--- the analytic time and `steep` times as much as in another framework. TensorRT-LLM's nvfp4 products of 32768 x 51200
--- on GB300 take 1.6 to 2.2 times as long as in proportion to 16384 rows, SGLang's do not. Frameworks usually differ by
--- up to 1.3 for large products (the tables' README). Below large_flops the choice of tiles makes such steps, too.
+-- A product is contradicted if its time is too long compared with the same weight and the next fewer rows: it grows
+-- `steep` times as much as the analytic time, and `steep` times as much as in another framework. TensorRT-LLM's nvfp4
+-- products of 32768 x 51200 on GB300 take 1.6 to 2.2 times as long as the time of 16384 rows suggests; SGLang's do not.
+-- For large products, frameworks usually differ by a factor of up to 1.3 (the tables' README). Below large_flops the
+-- choice of tiles also causes such steps.
 local steep, large_flops = 1.4, 1e12
 
 local function contradicted(device, dtype, rows)
@@ -161,11 +163,12 @@ function gemm.sound(device, dtype, rows)
   return kept
 end
 
--- The shortest sums of NVIDIA's tables. For sums between two of them, trees would keep the ratio of the shorter one; on
--- A100 the ratios of 128 and 256 differ by a third. AMD's tables have others.
+-- The smallest values of k in NVIDIA's tables. Between two of them, trees would keep the ratio of the smaller one; on
+-- A100 the ratios of 128 and 256 differ by a third. AMD's tables have other values.
 local depths = { 128, 256, 512 }
 
---- The measured products between whose sums x lies, and x's place between them, from 0 to 1; nil if it is beside none.
+--- The two products with measured k on both sides of x, and the place of x between them, from 0 to 1; nil if k of x is
+--- not between two such values.
 function gemm.between(device, x)
   for i = 2, device.vendor == "amd" and 0 or #depths do
     local shorter, longer = depths[i - 1], depths[i]

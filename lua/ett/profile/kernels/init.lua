@@ -120,8 +120,9 @@ local function fit(model, device, dtype, rows)
   return setmetatable({ model = model, device = device, dtype = dtype, trees = trees }, Kernel)
 end
 
--- Factor on the interval of a table with few groups, whose trees' interval holds for new rows of the same groups only.
--- Each quarter of the groups is predicted from the others; 90 % of all rows must lie inside.
+-- Factor on the interval of a table with few groups, because the interval of the trees is valid only for new rows of
+-- the same groups. Each quarter of the groups is predicted from the others; 90 % of all rows must be inside the
+-- interval.
 local function widening(model, device, dtype, rows)
   local groups, needed = {}, {}
   for _, row in ipairs(rows) do table.insert(table_at(groups, model.group(row)), row) end
@@ -258,8 +259,8 @@ local function rising(curves)
   return found
 end
 
---- Curves of collectives inside a node: the device's, else for each number of GPUs those of the first neighbour of its
---- generation that was measured with it; nil if none was. Times rise with bytes.
+--- Curves of collectives inside a node. Without its own, a device uses for each number of GPUs the curves of the first
+--- neighbour of its generation that was measured with this number. nil if there is none. Times rise with bytes.
 ---@return table? curves
 function kernels.collectives(device)
   local own = read_file(device, "collectives")
@@ -273,8 +274,8 @@ function kernels.collectives(device)
   return next(curves) and rising(curves) or nil
 end
 
--- Factor from the laws of `other` to a device at a head dimension: the ratio of the long forward passes of both, each
--- over its time by the laws.
+-- Factor on the laws of `other` for a device at a head dimension: the ratio of the long forward passes of both devices,
+-- each divided by its time according to the laws.
 local function level(device, other, laws, head_dim, here, there)
   return training.at_length(head_dim, function(x)
     local shape = merged(x, { seq_q = x.seq, seq_k = x.seq, value_dim = head_dim, causal = 1 })
@@ -285,8 +286,8 @@ local function level(device, other, laws, head_dim, here, there)
   end)
 end
 
--- Laws of another device for this one. The time that they add to each query follows the rate of instructions, not of
--- products.
+-- Laws of another device, for this device. The time that they add to each query follows the instruction rate, not the
+-- rate of products.
 local function moved(laws, device, other, here)
   local there = kernels.own(other, "attention", "bf16")
   local query = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
@@ -299,7 +300,8 @@ local function moved(laws, device, other, here)
   end, 1.0)
 end
 
--- The forward kernel of a device, if its own or from a device of its vendor; and whether that has its generation.
+-- The forward kernel of a device, if it is its own or from a device of its vendor; and whether that device has the same
+-- generation.
 local function forward_kernel(device)
   local kernel = kernels.of(device, "attention", "bf16")
   local source = kernel and (kernel.from and devices.get(kernel.from:match "^[^,]+") or device)
@@ -307,8 +309,9 @@ local function forward_kernel(device)
   return kernel, source.generation == device.generation
 end
 
--- Half-widths of the interval of attention in training. Assumed: by own laws, and by those of a neighbour. Laws of
--- another generation without a measured forward pass: GB300's are up to 41 % from H200's.
+-- Half-widths of the interval of attention in training. The values for a device's own laws and for a neighbour's are
+-- assumed. The third is for laws of another generation without a measured forward pass: GB300's laws differ by up to
+-- 41 % from H200's.
 local own_spread, neighbour_spread, far_spread = 0.08, 0.2, 0.4
 
 --- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the

@@ -5,8 +5,8 @@
 -- Two limits apply to a kernel: memory bandwidth and the throughput of a multiprocessor. A backward pass runs a second
 -- kernel, which sums the gradients of the weights over all rows.
 --   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
---   fused_fp32 the same behind a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient
---              in fp32, then a cast of the gradient) instead of 6
+--   fused_fp32 the same after a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient in
+--              fp32, then a cast of the gradient) instead of 6
 --   composite  an RMS norm of single PyTorch operators in fp32 (Transformers' LlamaRMSNorm; PyTorch's own before 2.9):
 --              cast, power, mean, product, cast and product with the weight move 36 bytes an element forward, and their
 --              gradients 72 backward. A layer norm is `torch`'s
@@ -34,8 +34,8 @@ local function reread(device, wave_bytes, k)
   return max(0.0, min(1.0, (wave_bytes / device.l2_bytes - k.reread.from) * k.reread.slope))
 end
 
--- Seconds of the sum of weight gradients over all rows. It reads x and dy, `bytes`, once more: from the last-level cache
--- if that holds all that the first kernel moved.
+-- Seconds of the sum of weight gradients over all rows. It reads x and dy, `bytes`, once more: from the last-level
+-- cache if that holds all that the first kernel moved.
 local function sum_of_rows(device, kernel, k, x, bytes)
   local count, busy = device.multiprocessors, 0.0
   if kernel == "torch" then
@@ -73,7 +73,8 @@ function norm.seconds(device, kernel, pass, x, k)
     local seconds = start + both(bytes / rate, k.row.fused * rows / count, k)
     return kernel == "cudnn" and x.centred and backward and k.centred_backward * seconds or seconds
   end
-  -- A multiprocessor moves both reads and the write. Mean and variance in a single read (Welford) cost more.
+  -- A multiprocessor moves the bytes of both reads and of the write. Computing mean and variance in a single read
+  -- (Welford) takes longer.
   local work = (2 * operands + 1) * row / k.rate * (x.centred and not backward and k.centred or 1)
   local busy = 0.0
   if kernel == "torch" then

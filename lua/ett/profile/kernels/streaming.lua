@@ -3,10 +3,10 @@
 --   streaming.seconds(device, 48e6, 0.8)     -- without the start of the kernel
 --
 -- If the reads and writes of a kernel fit in the cache, it reads the output of the kernel before it from the cache. In
--- a step this holds in the forward pass: each operator reads what the one before it wrote, apart from the residual
+-- a step this is true for the forward pass: each operator reads the output of the operator before it, and the residual
 -- stream. Backward passes also read activations saved long before, and updates read states of the last step; both come
--- from memory. Operands of kernels measured alone also do: ett's sampler and cudnn-frontend's tables overwrite the
--- cache before each run.
+-- from memory. The operands of kernels measured alone also come from memory, because ett's sampler and the sampler of
+-- cudnn-frontend's tables overwrite the cache before each run.
 --
 -- Evidence from steps: updates of small weights read a buffer that the kernel before them wrote. They move 1.05 to 1.26
 -- TB/s up to 7 MB and 0.76 to 0.82 TB/s above, on a V100 with 6 MB of cache and 0.9 TB/s of memory (pytorch/kineto's
@@ -19,9 +19,10 @@ local streaming = {}
 
 local max, min = math.max, math.min
 
---- Constants: bytes that a multiprocessor moves to and from the cache in a cycle; from the first share of the cache on,
---- part of a kernel's bytes comes from memory, and from the second on all. Fitted to static quantisation on seven
---- devices, which the benchmark repeats on one tensor (spec/bench/support/fit_streaming.lua).
+--- Constants: the bytes that a multiprocessor moves to and from the cache in a cycle, and two shares of the cache. If a
+--- kernel moves more bytes than the first share, some of them come from memory; above the second share, all of them.
+--- Fitted to static quantisation on seven devices; the benchmark repeats it on one tensor
+--- (spec/bench/support/fit_streaming.lua).
 streaming.constants = { bytes_per_cycle = 20, from = 0.95, to = 1.1 }
 
 --- Seconds to move bytes that were just written, without the start of the kernel.

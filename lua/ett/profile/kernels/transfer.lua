@@ -9,20 +9,21 @@
 -- A power limit slows only products that need more power. The time of a device with less power than its neighbour is
 -- the smooth maximum of its time without a limit and of the energy of its FLOPs over its watts.
 --
--- A time beyond the analytic time is spent neither in tensor cores nor on memory, and within a generation it does not
--- follow their rates. It follows the square root of the rate of instructions: the exponent 0.5 had a smaller error on
--- left-out devices than 0 and 1.
+-- The part of a time above the analytic time is spent neither in tensor cores nor on memory. Within a generation it
+-- does not follow their rates; it follows the square root of the instruction rate. The exponent 0.5 had a smaller error
+-- on left-out devices than 0 and 1.
 local transfer = {}
 
 local abs, exp, log, max, min, sqrt = math.abs, math.exp, math.log, math.max, math.min, math.sqrt
 
--- Half-widths of the 90 % interval that a transfer adds, on the logarithm of the time: from a device whose
--- multiprocessors have the same rate, from any other, for fp8_block (its kernels are written for one architecture), and
--- from another vendor. 90 % of the rows of devices left out in turn lie inside (`ett bench kernels`). Fitted without
--- one device each, they are 0.09 to 0.10, 0.28 to 0.29 and 0.42 to 0.55; the last rests on MI355X alone.
+-- Half-widths that a transfer adds to the 90 % interval of the logarithm of the time. In this order: from a device
+-- whose multiprocessors have the same rate; from any other device; for fp8_block, whose kernels are written for one
+-- architecture; from another vendor. If devices are left out in turn, 90 % of their rows are inside (`ett bench
+-- kernels`). Fitted without one device at a time, the first three are 0.09 to 0.10, 0.28 to 0.29 and 0.42 to 0.55; the
+-- last is fitted to MI355X alone.
 local chip_spread, other_spread, block_spread, vendor_spread = 0.1, 0.3, 0.6, 0.6
 
--- Largest factor between the prediction and each end of its interval: far from all rows the trees give no bound.
+-- Largest factor between the prediction and each end of its interval, because trees give no bound far from all rows.
 local widest = 3.0
 
 --- The predicted ratio of the trees, and the bounds of its interval.
@@ -66,22 +67,22 @@ local function ratio_of(share, device, other, dtype)
   return here and there and there / here
 end
 
--- The ratio of the shares that products of two generations sustain: of the data type, else of bf16.
+-- The ratio of the shares of the peak rate that products of two generations sustain, for the data type, else for bf16.
 local function measured_ratio(device, other, dtype)
   if device.generation == other.generation then return nil end
   return ratio_of(sustained, device, other, dtype) or ratio_of(sustained, device, other, "bf16")
 end
 
--- Logarithm of the time of arithmetic on `device` over its time on `other`, by the shares of their peak rates: those
--- that products of both sustain, else those that the power limits of both allow. Within a generation the power limits
--- decide.
+-- Logarithm of the time of arithmetic on `device` over its time on `other`. It follows from the shares of the peak
+-- rates that products of both devices sustain, else from the shares that the power limits allow. Within a generation it
+-- always follows from the power limits.
 local function slower(device, other, dtype)
   return log(measured_ratio(device, other, dtype) or ratio_of(transfer.allowed, device, other, dtype) or 1.0)
 end
 
--- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
--- from RTX PRO 6000. Test: published products of L4 (torch-performance-test-data#120), which no table contains; one of
--- the five gives L4's energy of a FLOP.
+-- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, this value had the smallest
+-- error for L40S, transferred from RTX PRO 6000. It was tested with five published products of L4
+-- (torch-performance-test-data#120), which no table contains; one of them gives L4's energy per FLOP.
 local edge = 3
 
 -- Shares of the peak rates that both power limits allow, if that of the device is the smaller one and no ratio of
@@ -95,8 +96,8 @@ end
 -- Seconds in which a device computes FLOPs at its power limit.
 local function at_limit(device, flops) return flops * device.product_joules / device.power_watts end
 
--- Factor on a ratio to the analytic time, by the power limits of both devices. A neighbour at its own limit would take
--- at least its allowed share of the time without it.
+-- Factor on a ratio to the analytic time, from the power limits of both devices. Without its power limit, the neighbour
+-- would take at least the share `there` of its time.
 local function slowed(device, limit, model, dtype, x, analytic, ratio, scaled_ratio)
   local flops, other = model.flops(x), limit.other
   local there = at_limit(other, flops) / (model.analyse(other, dtype, x))
@@ -124,7 +125,8 @@ local function spread(device, other, dtype)
   return device.vendor ~= other.vendor and vendor_spread or dtype == "fp8_block" and block_spread or other_spread
 end
 
--- Logarithms of the factors from a ratio of analytic times to the ratio of times beyond, for arithmetic and memory.
+-- Logarithms of two factors, for arithmetic and for memory: they turn a ratio of analytic times into the ratio of the
+-- parts of a time above the analytic time.
 local function beyond(device, other, dtype)
   local issued = 0.5 * log(other:cycles() / device:cycles())
   return { log(device:peak(dtype) / other:peak(dtype)) + issued,

@@ -126,7 +126,8 @@ end
 
 local device_curves = setmetatable({}, { __mode = "k" })
 
--- Whether a curve of the tier tells the rate of the kind's rings. One of all_reduce may hold in-switch reduction.
+-- Whether a curve of the tier gives the rate of the kind's rings. A curve of all_reduce may include in-switch
+-- reduction.
 local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves and tier.curves[kind] ~= nil end
 
 -- Bus bandwidths of a ring or an all_to_all over n devices inside a node, by the tables of the device; nil without
@@ -150,16 +151,16 @@ end
 
 local function hops(units) return units > 1 and units or 0 end
 
--- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, the largest
--- load of a link in an all-to-all, in buffers of a rank, and the hops between its most distant ranks. A full axis is a
--- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
--- link, a quarter, and one hop less than its length. Where optical switches close the rings of whole tori only
--- (`whole_rings`), so is an axis of a slice. Source of links, hops and slices: jax-ml/scaling-book, sharding.md and
--- tpus.md; the loads are those of uniform traffic.
+-- Three figures of the part of a torus that a group fills, axis by axis: the number of links of a device that its rings
+-- use; the largest load of a link in an all-to-all, in buffers of a rank; and the hops between its most distant ranks.
+--   a full axis is a ring:      two links, a load of an eighth of its length, half of its length in hops
+--   a part of an axis is a line: one link, a load of a quarter of its length, one hop less than its length
+-- If optical switches close the rings of whole tori only (`whole_rings`), an axis of a slice is also a line. Links,
+-- hops and slices are from jax-ml/scaling-book, sharding.md and tpus.md; the loads are those of uniform traffic.
 --
 -- Ranks `apart` steps from each other share the links of an axis with the groups between them, and pass as many hops.
 -- A group that does not fill its box shares the links of its rings with the groups between its ranks (`along`, `apart`
--- and `placed` of runtime/comm/placement.h). Without a known place a group fills the axes from the first.
+-- and `placed` of runtime/comm/placement.h). If the place of a group is unknown, it fills the axes from the first.
 local function on_torus(tier, ranks, place)
   local links, load, far, left, positions = 0, 0.0, 0, ranks, 1
   for j, length in ipairs(tier.torus) do
@@ -176,7 +177,8 @@ local function on_torus(tier, ranks, place)
   return links / (positions / (place.placed or positions)), load, far
 end
 
--- The box of n units of least lengths in sum, on `axes` axes at most: the sum, the axes that it fills, and the longest.
+-- The box of n units with the smallest sum of lengths, on at most `axes` axes: the sum, the number of axes that it
+-- fills, and the longest length.
 local function box(axes, n)
   local sum, filled, longest = n, 1, n
   for a = 2, axes > 1 and math.floor(math.sqrt(n)) or 0 do
@@ -196,8 +198,8 @@ local function over_axes(axes, n, kind)
 end
 
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
--- devices has links of its own, so a group uses those between its members, and a send those of one pair. A group uses
--- these links although one of its nodes holds a single rank, if another holds several.
+-- devices has links of its own. So a group uses the links between its members, and a send the links of one pair. A
+-- group uses the links inside nodes if at least one of its nodes holds several ranks.
 local function reached(tier, kind, ranks, place, branches)
   ranks = math.max(2, ranks)
   if tier.axes and branches > 1 then return over_axes(tier.axes, branches, kind) end
@@ -220,7 +222,7 @@ function collectives.inside_node(cluster, kind, ranks)
   return tier.send and (kind == "all_to_all" and of_pairs or of_rings) * math.min(tier.send, tier.receive)
 end
 
--- Bandwidth of a tier for one group, bytes/s: that of its cards, and its share of the unit below.
+-- Bandwidth of a tier for one group, bytes/s: limited by its cards, and by its share of the unit below.
 local function share(tier, place, kind, of_card, of_unit)
   if kind ~= "send_recv" then return math.min(place.cards * of_card / place.sharing, of_unit / place.groups) end
   local one = tier.send_bandwidth or of_card
@@ -236,8 +238,8 @@ end
 
 local steady_of = setmetatable({}, { __mode = "k" }) -- curve -> the same without its start
 
--- The bandwidths of a curve without the start of its collectives, which the line through its two smallest sizes gives:
--- at most its peak. A group over several units counts the start by itself.
+-- The bandwidths of a curve without the start of its collectives, at most the peak of the curve. The line through the
+-- two smallest sizes gives the start. A group over several units counts the start separately.
 local function steady(curve)
   local found = steady_of[curve]
   if found then return found end
@@ -323,7 +325,7 @@ local function tiers_of(cluster, kind, topology)
   return found
 end
 
--- Seconds of starting a collective. A processor starts no kernel: the latency of its links is that of a whole message.
+-- Seconds of starting a collective. A processor starts no kernel; the latency of its links includes the start.
 local function base_latency(cluster, first_tier)
   if protocols.of_processors(cluster) then return 0.0 end
   local default = tiers_module.default_latency
@@ -515,11 +517,12 @@ local function by_curves(known)
   return true
 end
 
---- Timer of one kind of collective in one placement, for any number of bytes. Raises if no model serves the group.
+--- Timer of one kind of collective in one placement, for any number of bytes. Raises an error if no model supports the
+--- group.
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; it must not change afterwards
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
----@return function function(): the law of ett.comm that these are, and whether it is measured; or nil
+---@return function function(): the law of ett.comm that gives these times, and whether it is measured; or nil
 function collectives.timer(cluster, kind, topology)
   local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
   local known

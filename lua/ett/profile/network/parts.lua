@@ -48,7 +48,7 @@ function parts.check(clean, get, label)
     error_module.raise("model", "%s: 'parts' need 'links' with 'inter' alone, the network that joins them", label)
   end
   if #clean.parts < 2 or #clean.parts > parts.most then
-    error_module.raise("model", "%s: parts: from 2 to %d of them, got %d", label, parts.most, #clean.parts)
+    error_module.raise("model", "%s: parts: a cluster has 2 to %d, got %d", label, parts.most, #clean.parts)
   end
   local list, nodes = {}, 0
   for i, given in ipairs(clean.parts) do
@@ -99,8 +99,8 @@ end
 ---@param what string the feature, for the message
 function parts.refuse(cluster, what)
   if cluster.parts then
-    error_module.raise("model", "%s needs a cluster of one kind of nodes; '%s' has %d parts, name one of their "
-      .. "clusters", what, cluster.name, #cluster.parts)
+    error_module.raise("model", "%s needs a cluster of one kind of nodes; '%s' has %d parts. Name the cluster of one "
+      .. "part", what, cluster.name, #cluster.parts)
   end
 end
 

@@ -18,8 +18,8 @@ local tiers = {}
 --- Latencies of NCCL's "Simple" protocol for one step, from its tuner
 --- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, PCI ring 5.7 us, network ring 14 us, base 8.4 us).
 ---
---- Of a torus: 1 us a hop, and the start that is left of the 8 us that a small gather over three hops of TPU v5e takes
---- (jax-ml/scaling-book, sharding.md).
+--- On a torus a hop takes 1 us. A small gather over three hops of TPU v5e takes 8 us (jax-ml/scaling-book,
+--- sharding.md), so its start takes 5 us.
 tiers.default_latency = { intra = 3.4e-6, pcie = 5.7e-6, inter = 14e-6, base = 8.4e-6, torus = 1e-6,
   torus_base = 5e-6 }
 
@@ -90,7 +90,8 @@ local function check_curve(curve, at)
   end
 end
 
---- Checks curves by number of ranks; the name of a collective as key holds that collective's curves by number of ranks.
+--- Checks curves by number of ranks. A key may also be the name of a collective; its value has curves by number of
+--- ranks.
 function tiers.check_curves(curves, where, size, what)
   for key, curve in pairs(curves) do
     local at = ("%s: curves[%s]"):format(where, tostring(key))
@@ -152,7 +153,7 @@ local function check_size(tier, below, last, label)
       below, tier.size)
   end
   if tier.rails and below % tier.rails ~= 0 and tier.rails % below ~= 0 then
-    error_module.raise("model", "%s: rails = %d do not divide the %d devices of a unit inside", label, tier.rails,
+    error_module.raise("model", "%s: rails = %d do not divide the %d devices of an inner unit", label, tier.rails,
       below)
   end
 end
@@ -204,8 +205,8 @@ end
 -- Bytes/s of two cards of 800 Gbit/s: no device has faster ones.
 local fastest_cards = 200e9
 
--- Largest plausible bandwidth of a card, and of a curve, over that of the links in a node. In-switch reduction moves
--- half of a ring's bytes.
+-- Largest plausible bandwidth of a card, and of a curve, divided by the bandwidth of the links in a node. In-switch
+-- reduction moves half of the bytes of a ring, so a curve may reach twice this bandwidth.
 local most_of_card, most_of_curve = 1.25, 2.0
 
 --- Sentences about links whose numbers contradict each other: they may be in other units.
