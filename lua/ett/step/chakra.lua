@@ -5,11 +5,11 @@
 -- Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as read by its src/feeder/et_feeder_node.cpp. A
 -- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
 -- before it on its rank and for the message with its input. duration_micros is the predicted time. A collective that
--- hides behind an operator has its whole time; the operator is in two nodes, so that one of them runs beside it.
--- Gradients and weights have only their exposed part: the part hidden behind passes is left out, with its bytes. Under
--- ZeRO-3 a unit begins with the gathers for which it waits: those with no computing beside them. If the host delays
+-- overlaps an operator has its whole time; the operator is divided into two nodes, of which one runs at the same time.
+-- Messages of gradients and weights have only their exposed time and bytes; the part that overlaps passes is left out.
+-- Under ZeRO-3 a unit begins with the gathers for which it waits, those that overlap no computing. If the host delays
 -- units, these are the gathers of the unit's first layer. The rest of the wait, such as the time by which gathers slow
--- the computing beside them (communication_share), is a compute node, "gathers of weights".
+-- computing (communication_share), is a compute node, "gathers of weights".
 local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"
@@ -95,8 +95,8 @@ local function sends_of(stages)
   return list
 end
 
---- The stage from which a unit receives its input (step -1) or to which it sends its output (step 1), the tag of the
---- message, which names the receiver, and the message, nil if it takes no time. nil if it stays on the stage.
+--- The stage from which a unit receives its input (step -1) or to which it sends its output (step 1); the tag of the
+--- message, which names the receiver; the message, nil if it takes no time. All nil if the data stays on the stage.
 local function other_end(state, stage, unit, stages, step)
   local p, slice = state.plan, state.slices[(unit.chunk - 1) * state.plan.pp + stage]
   if unit.kind == "W" then return nil end
@@ -110,11 +110,11 @@ end
 
 local function ticks(seconds) return math.floor(seconds * 1e12 + 0.5) end
 
---- The computing of a run of units, and where its messages start and are waited for, in ticks of computing. Each hides
---- behind computing of its own: after it (`later`) or before it.
+--- The computing of a run of units, and the points at which its messages start and are waited for, in ticks of
+--- computing. Each message overlaps its own part of the computing: the part after it (`later`) or before it.
 local function axis_of(parts)
   local computing, marks, at, taken = {}, {}, 0.0, 0.0
-  local before = {} -- seconds hidden by a part and by those that follow it directly, of those that hide before
+  local before = {} -- hidden seconds of a part and of the parts that follow it directly and hide before them
   for i = #parts, 1, -1 do
     local part = parts[i]
     before[i] = (part.later or part.hidden <= 0) and 0.0 or part.hidden + (before[i + 1] or 0.0)
@@ -137,8 +137,8 @@ local function axis_of(parts)
   return computing, marks
 end
 
---- Adds the gathers of weights for which a unit waits: the first ones, for the seconds of the wait. Returns the nodes
---- after which the unit runs, and the seconds of the wait that are no gathers.
+--- Adds the gathers of weights for which a unit waits: the first gathers, as many as the seconds of the wait allow.
+--- Returns the nodes after which the unit runs, and the seconds of the wait that are not gathers.
 ---@param stages number[]? that share the weights in a two-way schedule
 local function add_gathers(nodes, wait, after, dtype, stages)
   local left = math.min(wait.seconds, wait.gathers.seconds)

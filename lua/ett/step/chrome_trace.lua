@@ -1,11 +1,14 @@
 --- Writes a predicted step as a Chrome trace in PyTorch's format, for Perfetto and `ett trace`.
 --
--- Each pipeline stage is a process and a device. Its streams: 7 is compute, 20 the links of a node, 24 the network, 28
--- sends to other stages, 32 gradients, 34 weights (they share links, also at the same time), 36 and 40 transfers to the
--- host and back. With more than two tiers, streams from 44 on are the links of each tier, in place of 20 and 24.
+-- Each pipeline stage is a process and a device with these streams:
+--   7   compute                  32  gradients
+--   20  links of a node          34  weights; these share links with gradients
+--   24  network                  36  transfers to the host
+--   28  sends to other stages    40  transfers from the host
+-- With more than two tiers, streams from 44 on are the links of each tier, in place of 20 and 24.
 -- Every operator and collective of every micro-batch is a kernel. Waits for an update on the host are ranges in the
--- process of the step's marker, one thread a stage. Above `most_events`, the kernels of a unit are merged: one for
--- compute, one for each kind of collective.
+-- process of the step's marker, one thread per stage. Above `most_events`, the kernels of a unit are merged: one for
+-- compute, and one for each kind of collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local ranks = require "ett.plan.ranks"
@@ -119,7 +122,7 @@ local function joined(run)
     end
   end
   for _, one in ipairs(list) do one.from, one.length, at = at, one.seconds, at + one.seconds end
-  -- With their hidden times, the messages of a link follow each other until the end of the unit.
+  -- The messages of a link, with their hidden times, follow each other until the end of the unit.
   local ends = {}
   for i = #list, 1, -1 do
     local one = list[i]

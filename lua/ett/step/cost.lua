@@ -53,8 +53,8 @@ function cost.add(e, cluster, tokens)
   e.run_kwh, e.run_co2_kg = of_run(e.kwh_per_step), of_run(e.co2_kg_per_step)
 end
 
---- "price and energy are of 12 of the 16 devices of 2 nodes" if the last of several nodes is not full; else nil.
---- A part of one node is often sold alone.
+--- A note if the last of several nodes is not full: "price and energy are of 12 of the 16 devices of 2 nodes"; else
+--- nil. A part of a single node gets no note, because it is often sold alone.
 function cost.note(e, cluster)
   local node, price = cluster.gpus_per_node, e.dollars_per_step and "price"
   local nodes = math.ceil(e.devices / node)

@@ -1,8 +1,8 @@
 --- Power of a device by its work, energy of a step, carbon dioxide.
 --
--- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
--- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates. The devices of
--- a step do the work of the mean rank: one with less work than the busiest waits for it.
+-- A computing device draws idle_watts + compute_watts u + memory_watts v, at most its power limit. u is the used share
+-- of its peak rate, v the used share of its memory bandwidth. It draws idle_watts while it waits or communicates. Each
+-- device of a step counts with the work of the mean rank; a device with less work than the busiest waits for it.
 local device_module = require "ett.profile.device"
 local expert_spread = require "ett.step.expert_spread"
 local frozen = require "ett.step.frozen"
@@ -56,15 +56,15 @@ local function watts_of(power, device, o, dtype, pass, seconds)
     + power.memory_watts * math.min(1, v))
 end
 
--- Work of an operator in a shape, to compare with its other shapes.
+-- The amount of work of an operator in a shape; only ratios between shapes of one operator are used.
 local function size_of(op, shape, dtype)
   local flops = op.flops(shape, "forward")
   return flops > 0 and flops or op.bytes(shape, dtype, "forward")
 end
 
---- The work of the mean rank as a share of the busiest rank's, which sets the times: { [operation] = share }, 1 for
---- operations not in it. Ranks with skewed experts, or with the causal mask of contiguous chunks of a sequence
---- (cp_balanced = false), have unequal work.
+--- The work of the mean rank, divided by that of the busiest rank, which sets the times: { [operation] = share };
+--- missing operations have 1. Ranks have unequal work with skewed experts, or with the causal mask of contiguous chunks
+--- of a sequence (cp_balanced = false).
 ---@param own table lowered model of one kind of devices
 ---@return table
 function energy.mean_shares(model, p, own)
@@ -132,7 +132,7 @@ local function least_bandwidth(cluster, shares)
 end
 
 --- The share of the devices that are on a part, and the seconds of their optimizer kernels, averaged over all devices.
---- The kernels are memory-bound, and the seconds of a stage those of its slowest part.
+--- The kernels are memory-bound; the seconds of a stage are those of its slowest part.
 ---@param shares table? of ett.step.parts.shares
 local function of_part(e, cluster, shares, k)
   local share, update = 0.0, 0.0
@@ -144,7 +144,7 @@ local function of_part(e, cluster, shares, k)
   return share, update
 end
 
---- What the power of a device and its facility depends on besides work; nil if the device's power is unknown.
+--- The constants that the power of a device and its facility depends on; nil if the device's power is unknown.
 ---@param cluster table of one kind of nodes
 ---@return table? coefficients of energy.of_device
 ---@return number? watts of its node

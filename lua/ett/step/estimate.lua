@@ -3,9 +3,9 @@
 --   local e = estimate.new { model = model, plan = plan, cluster = cluster }
 --   print(e)                      -- the table; e.step_seconds, e.stages[1].memory_bytes, …
 --
--- Every operator and message has a 90 % interval. Each time is moved to both ends of its interval, for all runs at
--- once, and the step is evaluated again. runtime/step/README.md describes how the changes combine, and what the
--- interval does not cover.
+-- Every operator and message has a 90 % interval. For each of them, its time is moved to both ends of its interval, in
+-- all runs at once, and the step is evaluated again. runtime/step/README.md describes how the changes combine, and what
+-- the interval does not cover.
 local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
@@ -153,8 +153,8 @@ local function operation_lines(lowered, p, result)
   return lines
 end
 
---- Seconds of a stage in which gathers of weights run beside computing under ZeRO-3. The gather of a pass's first layer
---- does not (ett_messages_with_gathers); computing beside the others is slower by `share`.
+--- Seconds of a stage in which gathers of weights overlap computing under ZeRO-3. The gather of a pass's first layer
+--- overlaps nothing (ett_messages_with_gathers); computing during the others is slower by `share`.
 ---@param gathers table of ett.step.slices, for each slot
 ---@param waits number seconds by which gathers lengthen the stage's passes
 local function gathered_beside(p, stage, gathers, share, waits)
@@ -243,7 +243,7 @@ local function expose_exchange(lines, result, p)
   return exposed, hidden
 end
 
--- Names of groups that C places (place of ett.step), where they differ from those of lines.
+-- Names of groups in `place` of ett.step, for lines that have other names.
 local placed_as = { dp = "data", ["tied embedding"] = "pp" }
 
 --- Sets the number of nodes that a group of each line spans.
@@ -290,8 +290,8 @@ end
 
 local inside_nodes = { tp = true, cp = true, ep = true }
 
--- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node whose size is not a multiple of theirs.
--- An explicit map of ranks is the user's choice.
+-- A warning about groups that would fit into a node but cross nodes, because the size of a node is not a multiple of
+-- theirs: "groups of 32 devices (ep) cross nodes of 72". A plan with a rank_map gets none; that is the user's choice.
 local function crossing(e, cluster)
   local p, node, found = e.plan, cluster.gpus_per_node, {}
   for _, line in ipairs(p.rank_map and {} or e.collectives) do
@@ -413,7 +413,7 @@ local function evaluated(evaluate, answer, units)
     answer()
     result = evaluate(false)
   end
-  if units then -- apart: an evaluation that keeps units rounds differently, and the step stays that of a sweep
+  if units then -- a second evaluation: one that keeps units rounds differently, and `result` must equal that of a sweep
     local kept = evaluate(true)
     result.units, result.transfers = kept.units, kept.transfers
   end

@@ -1,8 +1,8 @@
 --- The distribution of a token's experts: number of nodes or ranks, and load of the busiest rank.
 --
--- A dispatcher that sends a token once to each place moves that many copies instead of top_k (DeepEP, "Overview": once
--- over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are assumed to
--- be drawn uniformly without replacement, the goal of balanced routers.
+-- A dispatcher that sends a token once to each node or rank that needs it moves fewer copies than top_k (DeepEP,
+-- "Overview": once over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts
+-- are assumed to be drawn uniformly without replacement, which is the goal of balanced routers.
 local expert_spread = {}
 
 --- choose(a, k) / choose(b, k): the probability that k draws from b items are all among a given items.
@@ -19,8 +19,8 @@ local function choose(n, k)
   return product
 end
 
---- The probability that a token uses no expert in a range: `top` of the groups are chosen, k experts of them. The first
---- and the last group of the range may be in it only partly.
+--- The probability that a token uses no expert in a range, if the router chooses `top` groups of experts, and then k
+--- experts of these groups. The first and the last group of the range may be in it only partly.
 local function unused(from, to, groups, top, size, k)
   local first, last = from // size, math.ceil(to / size) -- the groups in the range
   local head, tail = (first + 1) * size - from, to - (last - 1) * size -- experts of both ends, if they are two groups
@@ -67,8 +67,8 @@ function expert_spread.expected(places, h)
   return places * (1 - left_out)
 end
 
---- Shares of a power law: that of the i-th busiest expert is proportional to i^-skew, and at most 1 / top_k, because a
---- token chooses an expert once. The excess is redistributed proportionally.
+--- Shares of a power law: the share of the i-th busiest expert is proportional to i^-skew, and at most 1 / top_k,
+--- because a token chooses an expert only once. The excess is redistributed proportionally.
 local function power_law(experts, top_k, skew)
   local shares, most = {}, 1 / top_k
   local left, weights = 1.0, 0.0

@@ -29,8 +29,8 @@ function frozen.layers(layers, p)
   return list
 end
 
---- The adapter of a product: two products and a sum. Beside a column-parallel product, each tensor rank computes a part
---- of the low rank and gathers it; beside a row-parallel one, the ranks all-reduce (Megatron's ParallelLinearAdapter).
+--- The adapter of a product: two products and a sum. For a column-parallel product, each tensor rank computes a part of
+--- the low rank and gathers it; for a row-parallel product, the ranks all-reduce (Megatron's ParallelLinearAdapter).
 local function adapter(item, p)
   local s, times = item.shape, item.times
   local enters = item.operator.region == "enter"
@@ -127,8 +127,8 @@ function frozen.backward(times, item, p, key, stack)
   return both, frozen.launches_with_forward
 end
 
---- Model FLOPs of an item as a multiple of its forward pass: plus one for the input gradient, plus one for the weight
---- gradient.
+--- Model FLOPs of an item as a multiple of its forward pass: 1, plus 1 if it has an input gradient, plus 1 if it has a
+--- weight gradient.
 function frozen.flops(item)
   if only_forward(item) then return 1.0 end
   return item.frozen and item.operator.family == "gemm" and 2.0 or 3.0

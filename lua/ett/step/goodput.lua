@@ -56,8 +56,9 @@ local function shard_parameters(e)
   return most
 end
 
---- Seconds of work between checkpoints, which follow whole steps: the first multiple of the step that is not below
---- `given`, else the multiple with the largest share. Under the default a shorter step never has a longer run.
+--- Seconds of work between checkpoints, which are written after whole steps: the first multiple of the step that is not
+--- below `given`; without `given` the multiple with the largest share. Without `given`, a shorter step never makes the
+--- run longer.
 local function whole_steps(step, given, write, between)
   if given then return math.ceil(given / step - 1e-9) * step end -- a multiple stays, whatever its last digits
   local fewer = math.floor(goodput.interval(write, between) / step) * step

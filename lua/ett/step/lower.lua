@@ -38,10 +38,10 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
 
 local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
---- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
---- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
---- layer without a backward pass has none. A stack that keeps a single copy transposes it in each backward pass; copies
---- of other types than fp8 and fp8_block have scales of their own.
+--- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they
+--- replace the 16-bit weights. The backward pass reads transposed copies, unless the device's products read any layout
+--- of fp8 tensors. A layer without a backward pass has no transposed copies. A stack that keeps a single copy
+--- transposes it in each backward pass; copies of types other than fp8 and fp8_block have scales of their own.
 local function quantised_bytes(state, item)
   local op, how = item.operator, state.software.quantised_weights
   local dtype = stacks.dtype_of(state.software, op, state.plan.dtype)
@@ -52,11 +52,11 @@ local function quantised_bytes(state, item)
   return weights_of(item.shape) * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
 end
 
---- Share of the bytes of a product's weights that gathers need not move. Quantised weights in place of the 16-bit ones
---- are gathered in 8 bits (Megatron-Core, DistributedDataParallel: buffers of uint8; Transformer Engine,
---- tensor/utils.py, replace_raw_data: one copy of fp8 and fp8_block, the other is made from it). The two copies of
---- mxfp8 have scales of their own: Megatron-Core gathers 16 bits (reuse_grad_buf_for_mxfp8_param_ag), Megatron FSDP
---- one copy for each pass.
+--- Share of the bytes of a product's weights that gathers need not move. If quantised weights replace the 16-bit
+--- weights, they are gathered in 8 bits (Megatron-Core, DistributedDataParallel: buffers of uint8). Of fp8 and
+--- fp8_block only one copy is gathered; the other is made from it (Transformer Engine, tensor/utils.py,
+--- replace_raw_data). The two copies of mxfp8 have scales of their own: Megatron-Core gathers 16 bits
+--- (reuse_grad_buf_for_mxfp8_param_ag), Megatron FSDP one copy for each pass.
 local function spared_share(state, item)
   local op, stack = item.operator, state.software
   local dtype, how = stacks.dtype_of(stack, op, state.plan.dtype), stack.quantised_weights
@@ -95,11 +95,11 @@ local function add(state, operation)
   return index
 end
 
--- Most numbers of shapes (ETT_CACHED_SHAPES of runtime/step/program.h).
+-- The most shapes with a number (ETT_CACHED_SHAPES of runtime/step/program.h).
 local cached_shapes = 64
 
 --- The weight-gradient buffer of a shape, which all weights of that shape on a device share: its number, and its bytes
---- where the shape is new.
+--- if the shape is new.
 local function cached_gradient(state, s, bytes)
   local id = ("%s %s"):format(s.out_features, s.in_features)
   if state.cached[id] then return state.cached[id], 0.0 end
@@ -108,14 +108,14 @@ local function cached_gradient(state, s, bytes)
   return state.cached_count, bytes / (s.batch or 1) -- experts share one buffer
 end
 
---- The module that selective recomputation repeats an item in, or nil.
+--- The module with which selective recomputation repeats an item, or nil.
 local function repeated_in(state, item)
   local outer = modules.within[item.module]
   return state.again[outer] and outer or state.again[item.module] and item.module or nil
 end
 
---- The checkpointed module that repeats item k, or nil, and whether the item is the module's first operator. That one
---- stores the module's input; the others store nothing.
+--- The checkpointed module that repeats item k, or nil; and whether the item is the module's first operator. The first
+--- operator stores the module's input; the others store nothing.
 local function checkpoint_of(state, items, k)
   local module = repeated_in(state, items[k])
   if not modules.checkpointed[module] then return nil end
@@ -133,9 +133,9 @@ local function stored_dtype(state, item, opens)
   return (state.software.keeps_inputs or opens) and schema.wide(dtype) or dtype
 end
 
---- Bytes of the output of a recomputed norm or activation that later operators would store if products are quantised:
---- each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: the
---- output has one size for all.
+--- With quantised products: bytes that later operators would store of the output of a recomputed norm or activation.
+--- Each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: all
+--- operators store the same bytes.
 local function read_bytes(state, items, k)
   local item = items[k]
   local op = item.operator
@@ -165,7 +165,7 @@ end
 
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For a
 --- checkpointed module: everything but the input of its first operator. For others: the output, which later operators
---- would store. read: those bytes, if they depend on the operators.
+--- would store. read: the bytes of the output, if they depend on the operators that read it.
 ---@param module string that repeats the operator
 ---@param opens boolean? of checkpoint_of
 local function dropped_bytes(stack, op, module, opens, s, dtype, activation, read)
@@ -213,8 +213,8 @@ local function checkpointed(items, c)
   return bytes, repeated
 end
 
---- Share of the rows of experts' products that are token copies of balanced routing; the rest is padding and the excess
---- of the busiest rank. 1 for other operators.
+--- Share of the rows of experts' products that balanced routing would give to a rank. The other rows are padding and
+--- the excess of the busiest rank. 1 for other operators.
 local function routed_share(item, c)
   local s = item.shape
   if not item.operator.experts then return 1 end
@@ -252,8 +252,8 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = dropped,
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
-    -- sail-sg/zero-bubble-pipeline-parallelism). These gradients take the place of other stored bytes: norm inputs,
-    -- queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
+    -- sail-sg/zero-bubble-pipeline-parallelism). These gradients are as large as other stored tensors that are freed:
+    -- inputs of norms, queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
     late_bytes = math.max(0, activation - (again == "core_attn" and dropped or 0)),
     forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
@@ -326,7 +326,7 @@ local function mark_last(items)
   if last then last.last = true end
 end
 
---- Whether a collective overlaps a product behind it in the layer's list, which a backward pass runs before it.
+--- Whether a collective overlaps a product after it in the layer's list. A backward pass runs this product before it.
 local function is_behind(item) return item.overlapped or (item.name == "all_gather") == (item.pass == "forward") end
 
 --- The product next to collective i of a list of items: of a gather, the product whose operand it brings.
@@ -379,7 +379,8 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
---- Placement of the ranks of one node of a group. Of more than two lanes it occupies that of the node's tier.
+--- Placement of the ranks of one node of a group. If there are more than two lanes, it occupies that of the node's
+--- tier.
 local function in_node(state, group, topology)
   local id = group .. " in a node"
   if not state.topologies[id] then
@@ -393,9 +394,9 @@ local function in_node(state, group, topology)
   return state.topologies[id]
 end
 
---- Bytes and time of an exchange of experts' tokens that sends each token once to a node, and the placement that it
---- occupies. In the node the token is forwarded once to each rank that holds its experts, except to the rank that
---- received it. Both run at once (DeepEP), so the slower one counts.
+--- Bytes and time of an exchange of experts' tokens that sends each token once to a node, and the placement whose links
+--- it occupies. Inside the node the token is forwarded once to each rank that holds its experts, except to the rank
+--- that received it. Sending and forwarding run at the same time (DeepEP), so the time is that of the slower.
 local function exchanged_once(state, item, topology)
   local p, c, nodes, gpus = state.plan, state.configuration, topology.nodes, topology.gpus_per_node
   local function time(places, on)
@@ -448,13 +449,17 @@ local function hidden_seconds(state, item, answer, hides, whole)
 end
 
 --- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
---- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
---- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
---- half of the time counts. Some software also overlaps the all-reduce of the input gradient with the weight-gradient
---- product, which does not depend on it (stack field hides_sums). In a split backward pass that product runs later, and
---- the sum is exposed (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute). Transformer Engine
---- refuses a reduce-scatter beside a delayed weight-gradient product (module/linear.py, wgrad_gemm_kwargs). There it
---- can only overlap the input-gradient product (ub_overlap_rs_dgrad), which also overlaps the repeated gather.
+--- overlap, not only chunks of it.
+---
+--- In a forward pass, the gather of a tensor-parallel region overlaps the next product, and the reduce-scatter the
+--- previous product; in a backward pass the reverse. A backward pass has two gradient products, of which one overlaps
+--- the collective, so half of their time counts. Some software also overlaps the all-reduce of the input gradient with
+--- the weight-gradient product, which does not depend on it (stack field hides_sums).
+---
+--- In a split backward pass the weight-gradient product runs later, and the sum is exposed
+--- (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute). Transformer Engine refuses a
+--- reduce-scatter beside a delayed weight-gradient product (module/linear.py, wgrad_gemm_kwargs). Then the
+--- reduce-scatter can only overlap the input-gradient product (ub_overlap_rs_dgrad), as the repeated gather does.
 ---@return number seconds, boolean? whole, number? late seconds of the product in a split backward pass, if fewer
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
@@ -586,11 +591,11 @@ local function exposed_exchange(by_role, share)
     - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
 end
 
---- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
---- is the excess of the layer's launch time over its device time without hidden all-to-alls. A pair of micro-batches
---- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
---- exposes, and waits less. Its units of input gradients and of weight gradients wait for their own launches. The host
---- reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
+--- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead. So the wait
+--- is the launch time of the layer minus its device time without hidden all-to-alls, if that is positive. A pair of
+--- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
+--- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
+--- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
 --- _maybe_dtoh_and_synchronize), so launches of a repeated module of experts begin after the pass before it.
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
 local function add_host_wait(state, uses, repeated)
@@ -604,7 +609,7 @@ local function add_host_wait(state, uses, repeated)
   local batch = p.overlap_all_to_all == "batch"
   local narrow = schema.dtype_bytes[p.dtype] < 2 and stack.quantised_products ~= "dense"
   local expert = slower * stack.expert_seconds * (narrow and quantised_launches or 1)
-  local function count(pass, o, seconds, late) -- late: of weight gradients, which hide nothing
+  local function count(pass, o, seconds, late) -- late: weight gradients in a unit of their own, which hide nothing
     local of = by_role[pass]
     of[o.role] = (of[o.role] or 0.0) + seconds - late
     device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
@@ -633,7 +638,7 @@ local function add_host_wait(state, uses, repeated)
   if p.overlap_all_to_all == "shared_experts" then
     for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
   end
-  local function waits(times) -- if launches take `times` as long
+  local function waits(times) -- the waits if launches take `times` as long
     if batch and hidden == 1 then
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
         - exposed_exchange(by_role, share)
@@ -669,9 +674,10 @@ local function aligned(tiers, block)
   return true
 end
 
---- Cache key of a plan's program as text, and whether the key contains pp and dp. It does if groups do not align with
---- nodes, because their placement then differs between stages, and if the rank order puts stages between groups. On a
---- part of a torus the number of devices decides the lengths of the axes.
+--- Cache key of a plan's program as text, and whether the key contains pp and dp. It contains them in these cases:
+---   groups are not aligned with nodes, so their placement differs between stages
+---   the rank order puts stages between groups
+---   the plan uses a part of a torus, so the number of devices decides the lengths of its axes
 ---@param placement table of ett.profile.cluster
 ---@param key_of function of fields.program_keys
 function lower.key(p, placement, key_of)
@@ -697,7 +703,8 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
---- The head with its whole input stored; nil for the gather that else brings the input again (keeps_head_input).
+--- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
+--- input is left out (nil).
 local function with_head_input(item)
   if item.operator and item.operator.unquantised then
     local own = merged(item, { shape = merged(item.shape) })
@@ -720,8 +727,9 @@ function lower.items(layer, c, p, stack)
   return list
 end
 
--- The stack that runs a step; by default `plain`, read once. Its fused loss has the time of kernel tables. Samples and
--- rates of a device are of a loss that stores fp32 probabilities, as Megatron-LM's does (operators/cross_entropy.lua).
+-- The stack that runs a step; by default `plain`, read once. The fused loss of `plain` has a time only in kernel
+-- tables. Samples and rates of a device are for a loss that stores fp32 probabilities, as in Megatron-LM
+-- (operators/cross_entropy.lua).
 local function software_of(times)
   if times.stack then return times.stack end
   if not times.lowered.plain then
@@ -821,7 +829,7 @@ local function describe(model, p, times, placed)
   end
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
-  -- Megatron-Core, _allreduce_word_embedding_grads: of a tied head, and with multi-token prediction.
+  -- For a tied head, and with multi-token prediction (Megatron-Core, _allreduce_word_embedding_grads).
   if state.tied or state.copied then
     tied_embedding_bytes = (shapes.local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
@@ -856,9 +864,9 @@ function lower.repeats(recompute, o, kind, index)
   return recompute == "full" and 1 or 0
 end
 
---- A plan whose software splits the residual stream over tensor-parallel ranks in any case. The dimension that is
---- split does not change bytes and times: gathers open a tensor-parallel region, reduce-scatters close it. Routers get
---- whole tokens, and tensor-parallel ranks split each expert.
+--- The plan; with sequence parallelism if its software always splits the residual stream over tensor-parallel ranks.
+--- Bytes and times do not depend on which dimension is split: gathers open a tensor-parallel region, reduce-scatters
+--- close it. Routers get whole tokens, and tensor-parallel ranks split each expert.
 local function with_split_stream(model, p, stack)
   local splits = stack and stack.splits_stream and p.tp > 1 and p.micro_batch * p.seq // p.cp % p.tp == 0
     and (p.etp or p.tp) == p.tp

@@ -61,8 +61,8 @@ function memory.add(e, stack)
   e.allocated_bytes, e.reserved_bytes = fullest.allocated_bytes, fullest.allocated_bytes + fullest.fragment_bytes
 end
 
---- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there": of the stage with the most
---- bytes among those that are too large for a part that they are on; nil if none is.
+--- A warning if a stage offloads more than its host's memory: "731.52 GB of a device in its host's memory: a device of
+--- dgx_h100 has 250.00 there". It names the stage with the most bytes; nil if all stages fit.
 function memory.warning(stages, cluster)
   local text, bytes = nil, 0.0
   for _, s in ipairs(stages) do

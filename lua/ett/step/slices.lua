@@ -54,8 +54,8 @@ function slices.stages(p, list)
   return stages
 end
 
---- Numbers of ranks that share dense weights and experts, and of those that share a shard under ZeRO. The `copies` of a
---- slice of a two-way schedule are on several stages, whose ranks are counted, too.
+--- Numbers of ranks that share dense weights and experts, and numbers of ranks that share a shard under ZeRO. In a
+--- two-way schedule several stages hold `copies` of a slice; their ranks are counted, too.
 function slices.sharing(p)
   local copies = schedules.ways(p.schedule)
   local data = p.dp * p.cp
@@ -64,7 +64,8 @@ function slices.sharing(p)
     expert_shard = expert_data * shard // data * copies }
 end
 
---- Parameters of layers that several ranks hold: of dense layers and of experts, each with and without the frozen ones.
+--- Parameters of layers that several ranks hold: of dense layers and of experts, each with and without frozen
+--- parameters.
 ---@param sharing table of slices.sharing
 ---@param gathered boolean? only the part of a weight that gathers move
 function slices.shared_parameters(sharing, lowered, layers, gathered)
@@ -86,8 +87,8 @@ function slices.shared_parameters(sharing, lowered, layers, gathered)
   return sums
 end
 
---- The demand of a gather over a number of ranks by devices of some parts of the cluster. Those of other layers differ
---- in their bytes.
+--- The demand of a gather over a number of ranks by devices of some parts of the cluster. Gathers of other layers have
+--- other bytes.
 local function demand_of(demands, bytes, ranks, parts)
   local found
   for _, d in ipairs(demands) do

@@ -8,11 +8,11 @@
 --                             --   start, seconds, link, … }; host = true: time on the host, not on the device
 --
 -- Units, sends and the collectives that overlap units come from the event engine (runtime/step/links.h). The parts of a
--- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
--- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
--- "links of" the outermost tier. Each part starts (`start`) after the `seconds` of the part before it; a pair of units
--- has one such row of parts. `from` and `length` include the time hidden beside computing: a collective that hides
--- begins earlier or ends later.
+-- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part lists
+-- the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers "links
+-- of" the outermost tier. Each part begins at `start`, after the `seconds` of the part before it; a pair of units has
+-- one such row of parts. `from` and `length` include hidden time: a collective that overlaps computing begins earlier
+-- or ends later.
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
 local plan_fields = require "ett.plan.fields"
@@ -42,9 +42,9 @@ local function flops_share(operation, pass, share, repeated)
   return pass == "forward" and forward or (1 - forward) * share
 end
 
---- Sets `from` and `length` of a unit's parts, with their hidden times. A message with `later` ends beside the product
---- after it. Others begin beside the product before them; the first of a row begins earlier by the hidden time of all.
---- Messages of one link do not overlap and stay within `seconds`.
+--- Sets `from` and `length` of a unit's parts, with their hidden times. A message with `later` ends during the product
+--- after it. Other messages begin during the product before them; the first message of a row begins earlier by the
+--- hidden time of the whole row. Messages of one link do not overlap and stay within `seconds`.
 local function span(parts, seconds)
   local free, last, hidden = {}, {}, 0.0
   for i = #parts, 1, -1 do
@@ -221,10 +221,10 @@ local function pair_of(forward, backward)
   return list
 end
 
---- Hides `seconds` of all-to-alls of experts. Each hides first behind the computing beside it, as far as that lasts.
+--- Hides `seconds` of all-to-alls of experts. Each first overlaps the computing beside it, as long as that lasts.
 --- Returns the hidden seconds.
----@param share number of the device that they take from that computing
----@param waits boolean the unit also waits: at least the computing beside them hides them
+---@param share number share of the device that they take from that computing
+---@param waits boolean the unit also waits: they are hidden at least for the computing beside them
 local function hide(parts, seconds, share, waits)
   local all, most, exchanges = 0.0, 0.0, {}
   for _, part in ipairs(parts) do
@@ -268,7 +268,7 @@ local function put(stage, name, lane, start, seconds, more)
     seconds = seconds }, more)
 end
 
---- Bytes of the message from each slice to the next: those of its last layer that states them.
+--- Bytes of the message from each slice to the next; the last layer that states them decides.
 local function sent_bytes(lowered, layers)
   local list, boundary = {}, 1
   for v, kinds in ipairs(layers) do
@@ -295,9 +295,9 @@ end
 -- The groups that share weights, as traces name them.
 local groups = { data = "dp", ["expert data"] = "expert dp" }
 
---- The messages of a stage's gradients, and of its gathers after the update: those of dense weights and of experts,
---- which have groups of their own. Gradients of a shard that has replicas are then summed over these; `shard` is then
---- the number of ranks of a shard. { { name, members, degree, bytes, share = of the seconds, shard? }, … }.
+--- The messages of a stage's gradients, and of its gathers after the update, for dense weights and for experts, which
+--- have groups of their own. If a shard has replicas, its gradients are also summed over these; `shard` is then the
+--- number of ranks of a shard. { { name, members, degree, bytes, share = share of the seconds, shard? }, … }.
 local function messages_of(state, stage)
   local p, s, sharing, sums, moved = state.e.plan, state.e.stages[stage.number], state.sharing, {}, {}
   for slot = stage.number, #state.slices, p.pp do
@@ -311,7 +311,7 @@ local function messages_of(state, stage)
   local function both(name, of_experts, dense, expert, between, between_experts)
     local list = {}
     local function one(members, shard, all, share, bytes, replicas)
-      local alone = shard == 1 -- a message only between replicas
+      local alone = shard == 1 -- no sharding: the message goes only between replicas
       local own = alone and 0.0 or replicas or 0.0
       list[#list + 1] = { name = alone and "all_reduce" or name, members = members, degree = alone and all or shard,
         share = share * (1 - own), bytes = bytes }
@@ -405,9 +405,9 @@ local function gathers_of(state, stage, units)
   return list
 end
 
---- Seconds of a wait in which gathers run with no computing beside them. Those beside computing slow it by
---- communication_share, so the wait is alone + share * (all - alone). If a wait may also be for the host, only the
---- gathers of the first layers are certain.
+--- Seconds of a wait in which gathers overlap no computing. The others slow computing by communication_share, so the
+--- wait is alone + share * (all - alone). If the wait may also be for the host, only the gathers of the first layers
+--- are certain.
 local function alone(state, gathers, wait)
   local p, share = state.e.plan, state.on.lowered.stack.communication_share
   if not (p.overlap_parameters and p.prefetch > 0) then return math.min(wait, gathers.seconds) end
@@ -462,9 +462,10 @@ local function updated_weights(state, stage)
   return math.ceil((stage.parameters - stage.expert_parameters) / dense + stage.expert_parameters / expert)
 end
 
---- Transfers over the host link, beside the units and the update that wait for them (runtime/step). Activations leave
---- in forward passes and return in backward passes. Weights arrive for both. Gradients leave in the units that make
---- them. In the update the host sends the weights that it updates. Gradients move to where their weights are updated.
+--- Transfers over the host link, during the units and the update that wait for them (runtime/step). Activations go to
+--- the host in forward passes and return in backward passes. Weights arrive for both passes. Gradients go to the host
+--- in the units that make them. In the update the host sends the weights that it updates. Gradients move to the side
+--- that updates their weights.
 local function add_host(state, stage)
   local e = state.e
   local p, s, bandwidth = e.plan, e.stages[stage.number], e.host_bandwidth[e.stages[stage.number].part or 1]

@@ -64,8 +64,8 @@ function times.shape_key(op, shape)
   return table.concat(values, " ")
 end
 
--- Pipeline stages have their own update kernels. If the answer of a stage's kernel is missing or only assumed, that of
--- the whole model's update, `optimizer`, is used.
+-- Pipeline stages have their own update kernels. If the answer for a stage's kernel is missing or only assumed, the
+-- answer for the whole model's update, `optimizer`, is used.
 local update_operators = { first = "first_stage_optimizer", middle = "middle_stage_optimizer",
   last = "last_stage_optimizer" }
 
@@ -125,8 +125,8 @@ function Times:operator(op, shape, dtype, pass, key)
   return answer
 end
 
---- Ratio between the time of a group with unequal numbers of ranks per node (gpus_per_node is the smallest) and that of
---- an equal distribution. It is the ratio of the bytes moved per rank; for all_to_all, of the bytes that leave the
+--- The time of a group with unequal numbers of ranks per node (gpus_per_node is the smallest), divided by the time of
+--- an equal distribution. It is the ratio of the bytes that a rank moves, or for all_to_all of the bytes that leave the
 --- node. 1 for equal nodes.
 local function uneven(kind, topology)
   local n, inside, ranks = topology.nodes, topology.gpus_per_node, topology.ranks
@@ -135,8 +135,8 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- Inputs of a lower bound for messages of several groups that leave a node at once: bytes * share * groups / bandwidth
---- seconds.
+--- Inputs of a lower bound for messages of several groups that leave a node at once. The bound in seconds is bytes *
+--- share * groups / bandwidth.
 ---@return number|nil share; nil for single messages
 ---@return number|nil groups
 ---@return number|nil bandwidth

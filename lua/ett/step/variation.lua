@@ -2,16 +2,15 @@
 --
 -- A device's computing takes (1 + jitter z) times the estimate, with z normal and independent in each step. Slow
 -- devices, a share of all, take slow_factor times that. Ranks of a stage wait for each other in every collective, so
--- the slowest of tp * cp counts. The step waits for the slowest replica.
+-- the slowest of its tp * cp ranks sets the time. The step waits for the slowest replica.
 --
--- Known factors of ranks are given to the step engine, one evaluation per replica with other factors. For random ones
--- the engine times steps in which a single stage is slow, and one in which all are. The law of a replica's step is
+-- If the factors of ranks are known, the step engine evaluates each replica whose factors differ. For random factors,
+-- the engine times steps in which a single stage is slow, and one step in which all are. The law of a replica's step is
 --
 --   T(x) = T(1) + max over stages s of h_s(x_s) + sum over stages s of d_s (x_s - 1)
 --
--- x_s is the factor of stage s. A slow stage lengthens the step where it is the bottleneck (h), and in any case while
--- the pipeline fills and drains (d). The distribution of T follows from distributions of maxima, for any number of
--- devices.
+-- x_s is the factor of stage s. A slow stage lengthens the step if it is the bottleneck (h), and in any case while the
+-- pipeline fills and drains (d). The distribution of T follows from distributions of maxima, for any number of devices.
 local ranks_module = require "ett.plan.ranks"
 
 local variation = {}
@@ -98,16 +97,17 @@ function variation.law(factors, single, all, work, faster)
   local fill = others > 0 and math.max(0.0, all - single[busiest][last]) / (factors[last] - 1) / others or 0.0
   local law, most, best = { fill = {}, stages = {}, slow = {} }, -math.huge, 0
   local tiny, least = 1e-9 * all, 1e-3 * all / (factors[last] - 1) -- least: seconds per factor of a bottleneck
-  -- All work of a bottleneck lengthens the step, of other stages that of one or a few micro-batches. A bottleneck also
-  -- bounds a step whose other stages are faster. A stage with a slow device counts wherever it lengthens the step.
+  -- If the bottleneck is slow, all of its work lengthens the step; of another stage only the work of one or a few
+  -- micro-batches. The bottleneck also bounds a step whose other stages are faster. A stage with a slow device counts
+  -- at all factors at which it lengthens the step.
   local half = faster and 0.5 * single[busiest][last] / (factors[last] - 1) / work[busiest] or 0.0
   local function points_of(s, steepness)
     local seconds, points = single[s], {}
     for i = 2, last do
       local y = seconds[i] - law.fill[s] * (factors[i] - 1)
       local steep = seconds[i] - seconds[i - 1] >= steepness * work[s] * (factors[i] - factors[i - 1])
-      -- Where the stage is not the bottleneck h is unknown: the first segment where it is one is extended. From there
-      -- on h does not fall.
+      -- At factors where the stage is not the bottleneck, h is unknown. There the first segment at which it is the
+      -- bottleneck is extended. Above, h does not fall.
       if #points > 0 or steep and y > least * (factors[i] - 1) then
         if i == last and #points == 0 then points[1] = { factors[i - 1], 0.0 } end
         local before = points[#points]
@@ -124,7 +124,8 @@ function variation.law(factors, single, all, work, faster)
     if points and at(points, 1) > most then most, best = at(points, 1), s end
   end
   if most < -tiny then
-    -- Below its first point the slowest stage falls to the step of equal devices; if messages hide it there, they stay.
+    -- Below its first point, h of the slowest stage falls to the step of equal devices. If messages hide the stage
+    -- there, they set the time.
     local slowest = law.stages[best]
     if slowest and slowest[1][1] == factors[2] then table.insert(slowest, 1, { 1.0, 0.0 }) else law.floor = 0.0 end
   end
@@ -167,8 +168,8 @@ local function cases_of(law, v, share, plain, slow)
     fill, squares = fill + d, squares + d * d
     steepest = math.max(steepest, points and d * (at(points, most) - at(points, 1)) / (most - 1) or 0.0)
   end
-  -- The bottleneck is slower than the mean stage and fills the pipeline, too: twice the covariance of maximum and sum,
-  -- which for normal factors of equal stages is d_s h_s' times their variance.
+  -- The bottleneck is slower than the mean stage, and it also fills the pipeline. This adds twice the covariance of
+  -- maximum and sum. For normal factors of equal stages the covariance is d_s h_s' times their variance.
   squares = squares + 2 * steepest
   local ways = 0.0 -- logarithm of the number of choices of k stages
   for k = 0, n do
@@ -196,7 +197,7 @@ function variation.below(law, shape, v)
   local highest = math.max(together(law, law.stages, most_of(v)), together(law, law.slow, most_of(v)))
   local least, near = together(law, law.stages, math.max(0.0, 1 - 8 * v.jitter)), 1e-9 * highest
   local grid, known, slowest = (highest - least) / 2000, {}, cases[#cases].k
-  -- With jitter the probabilities are smooth: one of 2000 values of y is near enough.
+  -- With jitter the probabilities are smooth, so 2000 values of y are enough.
   local function at_most(y)
     if v.jitter == 0 then return joint(law, y + near, share, plain, slow, slowest) end
     local i = math.floor(y / grid + 0.5)
