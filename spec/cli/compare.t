@@ -30,8 +30,8 @@ ett: --table: no table 'zz'; there are values, reasons, views
 
 # Two sides: --quiet prints their steps, and options of the ledger views are refused.
 $ W='--model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2'; ett compare $W tp=1 tp=2 --quiet > a; for t in 1 2; do ett predict $W tp=$t --quiet; done | cmp a -; ett compare $W tp=1 tp=2 --overlap 0.5; ett compare $W tp=1 tp=2 --utilization 0.5
-ett: compare: --overlap needs the ledger views: give no sides
-ett: compare: --utilization needs the ledger views: give no sides
+ett: compare: --overlap applies to the three views only: give no sides
+ett: compare: --utilization applies to the three views only: give no sides
 ?2
 
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8

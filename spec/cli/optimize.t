@@ -59,7 +59,7 @@ parameters of simple with their defaults:
 
 # The column util is of the used pods, the bandwidth of all.
 $ ett optimize --utilization 0.4
-least bandwidth: ... bytes/s, for 0.4 of the peak of 1024 pods of 32 H100 (32768 H100); util is that of the used ones
+least bandwidth: ... bytes/s, for 0.4 of the peak of 1024 pods of 32 H100 (32768 H100); util is that of the devices used
 ...
 
 # Fewest H100 in nodes of eight for a run of 30 days, 16 bits, and what 2 devices would do.

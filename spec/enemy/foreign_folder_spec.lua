@@ -86,7 +86,7 @@ bwd_syncs: 2
     folders.write(own .. "/a.json", "{}")
     for _, words in ipairs { "trace %s/*", "trace --all %s/*", "trace %s/zz.lua", "trace --diff %s/*" } do
       local output, status = command.ett(folder, words:format(own))
-      assert.same({ ("ett: trace: '%s/zz.lua' is a Lua file, not a trace; as a metric it needs --metric %s/zz.lua\n")
+      assert.same({ ("ett: trace: '%s/zz.lua' is a Lua file, not a trace; --metric %s/zz.lua uses it as a metric\n")
         :format(own, own), 2 }, { output, status }, words)
     end
     assert.matches("was run", (command.ett(folder, ("trace %s --metric %s/zz.lua"):format(own, own))))

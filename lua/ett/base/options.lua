@@ -128,8 +128,9 @@ local function all_of(command)
       many = true, extension = true }
   end
   if command.sandbox then
-    list[#list + 1] = { "sandbox", "for untrusted Lua files: no writing, programs or network (ETT_SANDBOX=1). Ends "
-      .. "after ETT_SANDBOX_SECONDS (60) of processor time, or after 10 times as long if it waits", extension = true }
+    list[#list + 1] = { "sandbox", "run untrusted Lua files without writing, programs and network (also: "
+      .. "ETT_SANDBOX=1), for at most ETT_SANDBOX_SECONDS (60) of processor time and 10 times these seconds in all",
+      extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end
   if not has.traceback then list[#list + 1] = { "traceback", "print where an error was raised", extension = true } end

@@ -292,8 +292,9 @@ end
 --- Help text on the plan fields and, with --model NAME, on the model's hyper-parameters.
 function fields.help(opts)
   local plan = require "ett.plan"
-  local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME. Numbers may end in\n"
-    .. "k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024): 8Ki is 8192.\n\n" .. lines_of(plan.schema)
+  local text = "Give fields of the plan as words NAME=VALUE, and with --model NAME hyper-parameters, too. Numbers may\n"
+    .. "end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024): 8Ki is 8192.\n\n"
+    .. lines_of(plan.schema)
   if not opts.model then
     return text .. "\n\n`--help NAME` lists the hyper-parameters of the model NAME, too."
   end

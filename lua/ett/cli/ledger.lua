@@ -4,12 +4,12 @@ local simple = require "ett.ledger.simple_transformer"
 local front = {}
 
 local shared = {
-  cluster = { "cluster", "NAME", "cluster by name or file: its device and links", extension = true },
-  overlap = { "overlap", "F", "fraction of traffic that may hide behind compute", kind = "number", least = 0,
+  cluster = { "cluster", "NAME", "cluster, by name or file, whose device and links are used", extension = true },
+  overlap = { "overlap", "F", "fraction of the traffic that may overlap computing", kind = "number", least = 0,
     most = 1, default = 1, extension = true },
-  schedule = { "schedule", "NAME", "gpipe keeps the activations of all microbatches, 1f1b of at most pp",
+  schedule = { "schedule", "NAME", "gpipe stores the activations of all microbatches, 1f1b those of at most pp",
     choices = { "1f1b", "gpipe" }, default = "1f1b", extension = true },
-  optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", least = 0,
+  optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state per parameter", kind = "number", least = 0,
     most = 1024, default = simple.corrections.optimizer_bytes, extension = true },
   json = { "json", "print JSON", extension = true },
 }

@@ -12,8 +12,8 @@ return {
   summary = "run the benchmarks of spec/bench (all, or the given names)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
   options = { { "json", "print JSON" }, { "quiet", "print only rows that missed their target" },
-    { "rows", "published, literature: print each step; published as one JSON object a line" },
-    { "page", "FILE", "published: write the figures to a Markdown file" } },
+    { "rows", "with published or literature: print each step; published prints one JSON object per line" },
+    { "page", "FILE", "with published: write the figures to a Markdown file" } },
   run = function(opts, names)
     local known = find.names "spec/bench"
     if #names == 0 then names = known end
@@ -24,7 +24,7 @@ return {
     local list, all = {}, {}
     for i, name in ipairs(names) do
       if not find.path("spec/bench", name) then
-        error_module.raise("usage", "bench: no measure '%s'%s", name, error_module.suggestion(name, known))
+        error_module.raise("usage", "bench: no benchmark '%s'%s", name, error_module.suggestion(name, known))
       end
       list[i] = find.load("spec/bench", name)
       local unread = { rows = true, page = true }

@@ -32,9 +32,9 @@ return {
     .. "the profile folder of the cluster. The cluster's file must be a folder with init.lua.\n"
     .. "Predictions then need no samples. Each file states its source, date of fit and held-out error.",
   options = {
-    { "source", "WORDS", "where the samples come from; written into every file" },
-    { "kernels", "TABLES", "folder of measured kernel tables; writes the coefficients of devices" },
-    { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
+    { "source", "WORDS", "state where the samples come from; every file quotes it" },
+    { "kernels", "TABLES", "write coefficients of devices from this folder of measured kernel tables" },
+    { "into", "FOLDER", "folder to write to (default: the profile folder of the cluster)" },
     { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
     { "accept-device", "accept samples of a device other than the cluster's" },
     { "json", "print JSON" },

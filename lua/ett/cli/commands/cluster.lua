@@ -49,19 +49,19 @@ return {
   usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]\n"
     .. "       ett cluster add-curve FILE.lua OUTPUT ... [--tier NAME] [--replace]",
   description = "init: finds GPUs, processors, memory, NUMA nodes and network cards, and measures peak rates by short\n"
-    .. "probes. On GPUs: products by cuBLASLt in every precision, a copy in memory, a copy to the next GPU.\n"
-    .. "Without a GPU: the processors. CUDA_VISIBLE_DEVICES chooses the GPUs.\n"
+    .. "probes. On GPUs it runs products by cuBLASLt in every precision, a copy in memory and a copy to the\n"
+    .. "next GPU. Without a GPU it measures the processors. CUDA_VISIBLE_DEVICES chooses the GPUs.\n"
     .. "The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.\n\n"
     .. "add-curve: reads the output of nccl-tests (or rccl-tests): all_reduce_perf, all_gather_perf,\n"
     .. "reduce_scatter_perf, alltoall_perf, sendrecv_perf or broadcast_perf, one file each. Writes the bandwidths by\n"
     .. "message size into the cluster file. Collectives of that kind then use the measured bandwidth.",
   options = {
-    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda if it finds a device)",
+    { "backend", "NAME", "init: measure the GPUs (cuda) or the processors (cpu); default: cuda if there is a GPU",
       choices = { "cpu", "cuda" } },
-    { "out", "DIR", "init: folder of the file", default = "clusters" },
-    { "kind", "NAME", "add-curve: the collective, if the output does not name its test" },
+    { "out", "DIR", "init: folder to write the file to", default = "clusters" },
+    { "kind", "NAME", "add-curve: kind of collective, if the output does not name its test" },
     { "ranks", "N", "add-curve: the number of ranks, if the output does not list them", kind = "count", least = 2 },
-    { "tier", "NAME", "add-curve: the tier that was measured (default: the node, or the network for several hosts)" },
+    { "tier", "NAME", "add-curve: tier of links that was measured (default: the node; for several hosts the network)" },
     { "in-place", "add-curve: use the in-place times, not the out-of-place times" },
     { "replace", "add-curve: replace a curve of the same kind and number of ranks" },
     { "json", "print the result as JSON" },

@@ -78,7 +78,8 @@ end
 
 --- Compares two plans, clusters or stacks line by line.
 local function compare_sides(opts, sides, words)
-  require "ett.cli.refuse"(opts, { "utilization", "overlap" }, "compare: --%s needs the ledger views: give no sides")
+  require "ett.cli.refuse"(opts, { "utilization", "overlap" },
+    "compare: --%s applies to the three views only: give no sides")
   if #sides ~= 2 then
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
       .. "got %d", #sides)
@@ -103,22 +104,23 @@ return {
   sandbox = true,
   models = true, -- `--help NAME` describes a model
   offers = fields.offers,
-  summary = "two plans, clusters or stacks side by side; or ledger, simple model and ett predict",
+  summary = "compare two plans, clusters or stacks; or compare the ledger, the simple model and ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
     .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
+    .. "Without sides, prints three views of one step: the ledger, the simple model and ett predict.\n"
     .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.\n"
     .. "A field of the plan given twice makes two sides: tp=4 tp=8.",
   hints = fields.hints(fields.flags_hint),
   options = {
     fields.model_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
-    { "utilization", "U", ("fraction of peak that matmuls reach in the ledger views (default %g)"):format(
-      default_utilization), kind = "number", least = 1e-6, most = 1 },
-    { "overlap", "F", "fraction of traffic that may hide in the ledger views (default 1)", kind = "number", least = 0,
-      most = 1 },
+    { "utilization", "U", "in the first two views: fraction of the peak FLOP/s that products reach "
+      .. ("(default %g)"):format(default_utilization), kind = "number", least = 1e-6, most = 1 },
+    { "overlap", "F", "in the first two views: fraction of the traffic that may overlap computing (default 1)",
+      kind = "number", least = 0, most = 1 },
     { "json", "print JSON" },
-    { "quiet", "print only the step time of each view or side, seconds" },
+    { "quiet", "print only the step time of each side or view, in seconds" },
   },
   run = function(opts, words)
     fields.one_cluster("compare", opts.cluster)

@@ -232,14 +232,15 @@ return {
     .. "the times of the links. The exit status is 1 if no table could be fitted.\n\n"
     .. "--splits tests four splits of every file. They hold out a fifth of the rows, a fifth of the kernels,\n"
     .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
-    .. "'covered %' is the share of held-out rows whose measured time lies within the predicted 90 % interval.\n"
+    .. "The column 'covered %' is the share of held-out rows whose measured time lies within the predicted\n"
+    .. "90 % interval.\n"
     .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
     .. "The lines are equality and 10 % on either side; crosses are dropped rows.\n"
     .. "FOLDER/index.html shows all plots.",
   options = {
-    { "fresh", "fit again, without the cache" },
-    { "splits", "also print the error of seeded splits of every file" },
-    { "svg", "FOLDER", "plot held-out rows against their predictions into FOLDER" },
+    { "fresh", "fit again and ignore cached models" },
+    { "splits", "also print the errors of four splits of every file" },
+    { "svg", "FOLDER", "write plots of held-out rows against their predictions to FOLDER" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },

@@ -16,7 +16,7 @@ end
 return {
   name = "manual",
   offers = commands.names,
-  summary = "print ett's page for man(1), or a command's",
+  summary = "print the man page of ett or of a command",
   usage = "manual [COMMAND] | man -l -",
   run = function(_, words)
     if #words == 0 then

@@ -253,9 +253,9 @@ end
 local function description(opts)
   local parts = { [[
 Searches all whole-number layouts by branch and bound. The result is the optimum of the model, unless a gap is printed.
-models: pods (a FLOP budget; its devices are pods of 32 H100), simple (the corrected simple-transformer,
-with memory).
-prices: device_dollars_per_hour of a pod (pods, default 96), chip_dollars_per_hour of a device (simple,
+The model pods has a budget of FLOP, and its devices are pods of 32 H100. The model simple is the corrected
+model of `ett simple-transformer`, with a limit of memory.
+The price is device_dollars_per_hour of a pod (pods, default 96), or chip_dollars_per_hour of a device (simple,
 default the cluster's, else 3).]] }
   for _, name in ipairs(opts.model and { opts.model } or optimize.models) do
     parts[#parts + 1] = ("\nparameters of %s with their defaults:"):format(name)
@@ -303,7 +303,7 @@ local function run(opts, positional)
         search:counted(counts[1]), opts.utilization, best.utilization_of_all)
     end
     if not (opts.json or opts.quiet) then
-      print(("least bandwidth: %.6g bytes/s, for %.4g of the peak of %s; util is that of the used ones"):format(
+      print(("least bandwidth: %.6g bytes/s, for %.4g of the peak of %s; util is that of the devices used"):format(
         bandwidth, best.utilization_of_all, search:counted(counts[1])))
     end
     best.bandwidth_bytes_per_second = bandwidth
@@ -328,27 +328,27 @@ return {
   name = "optimize",
   finds = true,
   sandbox = true,
-  summary = "find the best layout for a budget and a device count, with proof",
+  summary = "find the best layout for a budget of FLOP and a number of devices, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
   description = description,
   options = {
     { "model", "NAME", "model to search", choices = optimize.models, default = "pods" },
     { "cluster", "NAME", "cluster whose device, links and price the simple model takes" },
-    { "devices", "N", ("at most N devices or pods; a list or LOW:HIGH[:PER_OCTAVE] is a sweep (default %s)"):format(
-      default_devices) },
+    { "devices", "N", ("at most N devices or pods; N,M and LOW:HIGH are sweeps, LOW:HIGH with 2 numbers or "
+      .. "PER_OCTAVE numbers per doubling (default %s)"):format(default_devices) },
     { "objective", "WHAT", "quantity to minimise", choices = optimize.objectives, default = "days" },
-    { "max-days", "D", "only layouts of at most D days", kind = "positive" },
-    { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
-    { "days", "D", "inverse: the fewest devices or pods that finish in D days", kind = "positive" },
-    { "utilization", "U", "inverse: the least network bandwidth for this fraction of the peak of all devices",
+    { "max-days", "D", "allow only layouts that take at most D days", kind = "positive" },
+    { "max-dollars", "D", "allow only layouts that cost at most D dollars", kind = "positive" },
+    { "days", "D", "find the fewest devices or pods that finish in D days", kind = "positive" },
+    { "utilization", "U", "find the least network bandwidth with which all devices reach this fraction of their peak",
       kind = "positive", most = 1 },
-    { "exact-devices", "use exactly the devices given" },
-    { "real", "allow fractions of degrees: a bound for every layout (pods)" },
-    { "gap", "G", "stop when the optimum is proven to this fraction (with --real, 0 means 0.005)", kind = "number",
-      least = 0, most = 1, default = 0 },
+    { "exact-devices", "use exactly the given number of devices, not fewer" },
+    { "real", "with pods: allow degrees that are not whole; no whole layout is better than the result" },
+    { "gap", "G", "stop when no layout can be better by more than this fraction (with --real, 0 means 0.005)",
+      kind = "number", least = 0, most = 1, default = 0 },
     { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
-    { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
-    { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep", writes = true },
+    { "sensitivities", "print the effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
+    { "svg", "PREFIX", "write figures of a sweep: PREFIX-degrees.svg, -phases.svg and -resources.svg", writes = true },
     { "json", "print JSON" },
     { "quiet", "print the layouts only" },
   },

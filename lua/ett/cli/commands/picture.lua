@@ -1,9 +1,10 @@
 --- `ett picture`: an animated HTML page of a batch's matrix products and communication.
 local names = { "layers", "pp", "dp", "tp", "microbatches", "width", "hidden", "batch" }
-local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
-  microbatches = "microbatches of a replica", width = "model width drawn", hidden = "hidden width drawn",
-  batch = "samples drawn" }
-local options = { { "output", "FILE", "the page to write (default: print it); missing folders are made", short = "o" } }
+local help = { layers = "layers, of two matrices each", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
+  microbatches = "microbatches per replica", width = "model width in the drawing",
+  hidden = "hidden width in the drawing", batch = "samples in the drawing" }
+local options = { { "output", "FILE", "write the page to FILE (default: print it); missing folders are made",
+  short = "o" } }
 for _, name in ipairs(names) do
   options[#options + 1] = { name, "N", help[name], kind = "count", most = 4096 }
 end

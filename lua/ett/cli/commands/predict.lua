@@ -95,27 +95,29 @@ return {
     devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N, "
       .. "`ett search --vary devices=8,16 --each` those of several numbers" },
   options = {
-    { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
+    { "config", "FILE", "read model, plan and cluster from a configuration of estimate-train-time (YAML)" },
     fields.model_option,
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
       .. "list; or a YAML file of NeMo; with --model only the plan" },
-    { "plan", "FILE", "with --model: the plan in a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
+    { "plan", "FILE", "with --model: read the plan from a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },
     { "accept-device", "accept samples of a device other than the cluster's" },
-    { "composition", "NAME", "default, or reference: as in estimate-train-time, with its errors", default = "default" },
-    { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
+    { "composition", "NAME", "reference: compose the times of the step as estimate-train-time does, with its errors",
+      default = "default" },
+    { "timings", "FILE", "with --composition reference: take times from recorded model calls (JSON), not from a "
+      .. "profile" },
     { "tokens", "N", "also print the time and cost of a run over N tokens", kind = "positive" },
-    { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too",
+    { "chrome-trace", "FILE", "also write the step as a Chrome trace; FOLDER/ also gets its workload card",
       writes = true },
-    { "chakra", "FOLDER", "also write Chakra execution traces, a file a rank, for ASTRA-sim", writes = true },
+    { "chakra", "FOLDER", "also write Chakra execution traces for ASTRA-sim, one file per rank", writes = true },
     { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, most effective changes; missing "
       .. "folders are made, also for the other files",
       writes = true },
     fields.export_option,
     { "require-fit", "exit 1 when the fullest device has too little memory" },
     { "json", "print JSON" },
-    { "quiet", "print the step's seconds only" },
+    { "quiet", "print only the seconds of the step" },
   },
   run = function(opts, words)
     if opts.composition == "default" then need_model(opts, words) end

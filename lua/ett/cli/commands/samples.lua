@@ -143,7 +143,7 @@ return {
   name = "samples",
   offers = { "from-trace", "merge" },
   finds = true,
-  summary = "sample tables: from recorded traces, or merged from parts",
+  summary = "make sample tables from recorded traces, or merge the parts of tables",
   usage = "samples from-trace DIR [DIR ...] [--output FOLDER] [--cluster NAME]\n"
     .. "       ett samples from-trace DIR DIR ... --left-out [--cluster NAME] [--json]\n"
     .. "       ett samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
@@ -163,7 +163,7 @@ return {
     { "cluster", "NAME", "cluster whose nodes hold the ranks (default: the devices that the trace lists)" },
     { "left-out", "predict each trace with samples of the others" },
     { "json", "with merge or --left-out: print JSON" },
-    { "quiet", "print the table only, or nothing" },
+    { "quiet", "print only the table, or with --output nothing" },
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)

@@ -140,10 +140,10 @@ return {
     .. "       ett search --megatron-args FILE [--model NAME] --cluster NAME [--devices N] [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
-      .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, 1..64 for doublings, or\n"
-      .. "8..64..8 for steps) or by --vary it is searched over these values.\n"
-      .. "'best in 100' is the probability in percent that a row is the best of the first 20, because\n"
-      .. "estimates have errors.\n\n" .. fields.help(opts)
+      .. "A field with one value, as NAME=VALUE or by --fix, is fixed. A field with several values, as NAME=LIST\n"
+      .. "or by --vary, is searched over them: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
+      .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
+      .. "20 rows. Estimates have errors, so none is certain.\n\n" .. fields.help(opts)
   end,
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
@@ -154,9 +154,9 @@ return {
       :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
       several = "--vary devices=8,16" },
-    { "global-batch", "N", "sequences a step", kind = "count" },
-    { "seq", "N", "tokens of a sequence", kind = "count" },
-    { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
+    { "global-batch", "N", "sequences per step", kind = "count" },
+    { "seq", "N", "tokens per sequence", kind = "count" },
+    { "where", "EXPR", "allow only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
     { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
     { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64, 8..64..8 or all",
       many = true },
@@ -164,14 +164,14 @@ return {
       .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
       kind = "list", default = "step_seconds", offers = function() return require("ett.search.objective").names() end },
     { "tokens", "N", "tokens of the whole run", kind = "positive" },
-    { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
-    { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },
-    { "kwh", "E", "only plans of at most E kWh for --tokens", kind = "positive" },
+    { "days", "D", "allow only plans that need at most D days for --tokens", kind = "positive" },
+    { "budget", "D", "allow only plans that cost at most D dollars for --tokens", kind = "positive" },
+    { "kwh", "E", "allow only plans that need at most E kWh for --tokens", kind = "positive" },
     { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
-    { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
+    { "top", "N", "number of layouts to keep (default 100, with --html 1000)", kind = "count" },
     { "each", "keep the best plan of each combination of cluster, devices and varied values" },
-    { "exhaustive", "evaluate every plan that fits, without bounds" },
-    { "journal", "DIR", "store finished parts in this folder: a killed search continues from it", writes = true },
+    { "exhaustive", "evaluate every plan that fits in memory, and exclude none by bounds" },
+    { "journal", "DIR", "store finished parts in DIR; after a kill the same command continues", writes = true },
     { "json", "print JSON" },
     { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side; "
       .. "missing folders are made",

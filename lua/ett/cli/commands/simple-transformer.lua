@@ -12,25 +12,27 @@ local default_chip = "H100"
 local function common(version)
   local list = front.wholes({
     { "precision_bits", "bits of weights, activations and traffic" }, { "n_layers", "layers", required = true },
-    { "d_model", "model width", required = true }, { "d_internal_ratio", "inner width over model width" },
+    { "d_model", "model width", required = true },
+    { "d_internal_ratio", "ratio of the inner width to the model width" },
     { "n_experts", "experts, each on its own chips" }, { "n_routed_experts", "experts per token" },
-    { "batch_size", "samples a batch" }, { "microbatch_size", "samples a microbatch, over all replicas" },
-    { "seq_len", "tokens a sample" }, { "pp", "pipeline stages" },
-    { "pipeline_interleaving", "passes through the stages" }, { "dp", "replicas" },
-    { "tp", "degree over the inner width" }, { "tp2", "degree over the model width" },
+    { "batch_size", "samples per batch" }, { "microbatch_size", "samples per microbatch, over all replicas" },
+    { "seq_len", "tokens per sample" }, { "pp", "pipeline stages" },
+    { "pipeline_interleaving", "times that a microbatch passes through the stages" }, { "dp", "replicas" },
+    { "tp", "tensor-parallel ranks that split the inner width" },
+    { "tp2", "tensor-parallel ranks that split the model width" },
   }, simple.parameters)
   for _, option in ipairs {
-    { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "positive" },
+    { "dataset_size", "TOKENS", "tokens of the run (default 20 per parameter)", kind = "positive" },
     { "chip_type", "NAME", version == "readme" and "chip" or ("chip (default %s)"):format(default_chip),
       choices = simple.chip_names(version) },
-    { "as", "NAME", "version of the model", choices = { "readme", "head", "corrected" }, default = "corrected",
-      extension = true },
+    { "as", "NAME", "version of the model: readme and head are the public programs",
+      choices = { "readme", "head", "corrected" }, default = "corrected", extension = true },
   } do list[#list + 1] = option end
   if version ~= "readme" then
     table.move({
-      { "network_bandwidth", "B", "bytes/s of a chip (default the chip's)", kind = "positive" },
-      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "number", least = 1e-6, most = 1,
-        default = simple.parameters.base_utilization },
+      { "network_bandwidth", "B", "network bandwidth of a chip in bytes/s (default the chip's)", kind = "positive" },
+      { "base_utilization", "U", "fraction of the peak FLOP/s that a product reaches", kind = "number",
+        least = 1e-6, most = 1, default = simple.parameters.base_utilization },
     }, 1, 2, #list + 1, list)
   end
   return front.add(list, { "json" })
@@ -39,13 +41,13 @@ end
 local corrections = {
   { "latency_seconds", "S", "latency of one hop (default 0, or the cluster's)", kind = "number", least = 0, most = 10 },
   { "node_chips", "N", "chips that share a node's links (default 1, or the cluster's)", kind = "count" },
-  { "node_bandwidth", "B", "bytes/s inside a node (default the chip's network)", kind = "positive" },
+  { "node_bandwidth", "B", "bandwidth inside a node in bytes/s (default the chip's network)", kind = "positive" },
   { "zero", "N", "ZeRO stage", choices = { "0", "1", "2", "3" }, default = "0" },
-  { "recompute", "keep only layer inputs, repeat the forward pass" },
+  { "recompute", "store only the inputs of layers, and repeat the forward pass" },
   { "gradient_bytes", "B", "bytes of a gradient", kind = "number", least = 0, most = 64,
     default = simple.corrections.gradient_bytes },
   { "memory_bytes", "B", "memory of a chip (default the chip's)", kind = "positive" },
-  { "sensitivities", "effect of 10 % more of each quantity" },
+  { "sensitivities", "print the effect of 10 % more of each quantity" },
 }
 
 local function options_of(version)
@@ -60,7 +62,7 @@ end
 
 local command = {
   name = "simple-transformer",
-  summary = "time a batch and a run of a feed-forward-only transformer, with traffic and memory",
+  summary = "estimate time, traffic and memory of a batch and a run of a feed-forward-only transformer",
   usage = "simple-transformer --n_layers L --d_model d [--NAME VALUE ...]",
   description = "Any unambiguous prefix of an option's name is accepted.",
   prefixes = true,

@@ -19,22 +19,22 @@ return {
   starts = true,
   summary = "write and submit the Slurm job of a campaign or a search",
   usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",
-  description = "Writes a batch script into the folder of the samples and submits it; --print only shows it.\n"
-    .. "The ranks share the shapes of operators. For collectives they form every topology of nodes and ranks.\n"
+  description = "Writes a batch script into the folder of the samples and submits it. --print only prints it.\n"
+    .. "The ranks share the shapes of operators. For collectives they form all possible groups of nodes and ranks.\n"
     .. "A script that calls ett.search runs on all ranks, which divide the search.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
-    { "nodes", "N", "nodes", kind = "whole", least = 1, default = 1 },
-    { "ranks", "N", "ranks a node", kind = "whole", least = 1, default = 1 },
-    { "gpus", "N", "GPUs a node", kind = "whole", least = 1 },
-    { "minutes", "N", "time limit", kind = "whole", least = 1 },
-    { "partition", "NAME", "partition" },
-    { "account", "NAME", "account" },
+    { "nodes", "N", "number of nodes", kind = "whole", least = 1, default = 1 },
+    { "ranks", "N", "ranks per node", kind = "whole", least = 1, default = 1 },
+    { "gpus", "N", "GPUs per node", kind = "whole", least = 1 },
+    { "minutes", "N", "time limit of the job", kind = "whole", least = 1 },
+    { "partition", "NAME", "Slurm's partition" },
+    { "account", "NAME", "Slurm's account" },
     { "backend", "NAME", "back end (default: the campaign's)" },
     { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
     { "precision", "LIST", "precisions, separated by commas", kind = "list" },
     { "wait", "wait for the end of the job; exit 1 if it failed" },
-    { "print", "print the script and stop" },
+    { "print", "print the script and submit nothing" },
     { "json", "print the job's number and script as JSON" },
     { "quiet", "print the job's number only" },
   },

@@ -12,7 +12,8 @@ return {
   summary = "evaluate every combination of plan fields and hyper-parameters",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)
-    return "A field with several values (1,2,4, 1..64 for doublings, 8..64..8 for steps) is swept, others are set.\n"
+    return "Fields with several values are swept: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
+    .. "Fields with one value are set.\n"
       .. "Each combination of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
@@ -27,7 +28,7 @@ return {
       default = "step_seconds" },
     { "require-fit", "exit 1 when no plan fits the devices' memory" },
     { "json", "print every row as JSON" },
-    { "quiet", "print the best row's seconds only" },
+    { "quiet", "print only the seconds of the best row" },
   },
   run = function(opts, words)
     fields.one_cluster("sweep", opts.cluster)

@@ -11,7 +11,7 @@ local function split_positional(words, all_paths)
   local paths, names = {}, {}
   for _, word in ipairs(words) do
     if word:find("%.lua$") and lfs.attributes(word, "mode") ~= "directory" then -- DIR/* may name foreign code
-      error_module.raise("usage", "trace: '%s' is a Lua file, not a trace; as a metric it needs --metric %s", word,
+      error_module.raise("usage", "trace: '%s' is a Lua file, not a trace; --metric %s uses it as a metric", word,
         word)
     elseif all_paths or lfs.attributes(word, "mode") or (#paths == 0 and #names == 0) or word:find("/", 1, true) then
       paths[#paths + 1] = word
@@ -405,7 +405,7 @@ return {
   name = "trace",
   offers = "metrics",
   finds = true,
-  summary = "metrics of recorded runs (PyTorch, TPU, Nsight Systems, rocprofv3, Perfetto, Chakra)",
+  summary = "compute metrics of recorded runs (PyTorch, TPU, Nsight Systems, rocprofv3, Perfetto, Chakra)",
   usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
     .. "                     [--json | --csv] [--html FILE]\n"
     .. "       ett trace --all DIR DIR ...     one row per trace\n"

@@ -135,7 +135,7 @@ end
 return {
   name = "validate",
   starts = true,
-  summary = "train small transformers on this machine and compare with their prediction",
+  summary = "train small transformers on this machine and compare their steps with predictions",
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples operators and collectives, predicts training steps from the samples, runs them, and\n"
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
