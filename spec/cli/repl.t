@@ -103,6 +103,11 @@ ett: prompt:1: attempt to call a nil value (global 'f')
 ett: line 1: unexpected symbol near <eof>
 ?1
 
+# The example of `help` runs.
+
+$ echo help | ett repl | grep -o 'ett.estimate .*' | ett repl | grep -o '^step time'
+step time
+
 # `help` says what becomes of a local; the words may be calls.
 
 $ printf '%s\n' 'help()' 'exit()' '1' | ett repl | grep -c 'A `local` is lost after its input\|^1$'

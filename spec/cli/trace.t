@@ -93,7 +93,7 @@ $ cd $SPEC && ett trace trace_run wall_time_s --window 0:0.25 --csv | tail -n 1
 trace_run,wall_time_s,wall_time_s,0.00025
 
 $ cd $SPEC && ett trace trace_run wall_time_s --step 4
-ett: ...no step 4; the trace has steps 3
+ett: ...no step 4; the trace has step 3
 ?1
 
 # Several folders: one row for each; a folder that cannot be read is named and the exit status says so.

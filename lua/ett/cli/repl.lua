@@ -15,10 +15,11 @@ local io, os, require, setmetatable = io, os, require, setmetatable
 local repl = {}
 
 local guide = [[
-Type Lua; its value is printed, and `_` is the last result. `ett` and the names of its modules
-(json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
+Type Lua: its value is printed, and `_` is the last result. The modules of ett (json, model, plan, …) are loaded
+when you write their names. An example:
+  ett.estimate { model = ett.model.new "llama3-8b", cluster = "dgx_h100", plan = { tp = 8, seq = 4096, micro_batches = 4 } }
 A `local` is lost after its input: leave the word out, or run a whole script with `ett run` in the shell.
-Tab completes, arrows recall, Ctrl-C stops the running code, Ctrl-D or `exit` leaves.]]
+Tab completes names, the arrow keys recall inputs, Ctrl-C stops the running code, Ctrl-D or `exit` leaves.]]
 
 --- The environment of a session: its own globals, then Lua's, then ett's modules.
 function repl.environment()

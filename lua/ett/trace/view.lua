@@ -262,8 +262,8 @@ function View:given_step()
   if not found then
     local numbers = {}
     for i, step in ipairs(self:steps()) do numbers[i] = tostring(step.number) end
-    error_module.raise("argument", "no step %d; the trace has %s", number,
-      #numbers > 0 and "steps " .. table.concat(numbers, ", ") or "no ProfilerStep# marker")
+    error_module.raise("argument", "no step %d; the trace has %s", number, #numbers == 0 and "no ProfilerStep# marker"
+      or (#numbers > 1 and "steps " or "step ") .. table.concat(numbers, ", "))
   elseif #others > 1 then
     error_module.raise("argument", "step %d was recorded %d times; choose one with --window %s", number, #others,
       table.concat(others, " or "))
