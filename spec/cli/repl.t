@@ -105,7 +105,7 @@ ett: line 1: unexpected symbol near <eof>
 
 # The example of `help` runs.
 
-$ echo help | ett repl | grep -o 'ett.estimate .*' | ett repl | grep -o '^step time'
+$ echo help | ett repl | grep '^  ' | ett repl | grep -o '^step time'
 step time
 
 # `help` says what becomes of a local; the words may be calls.

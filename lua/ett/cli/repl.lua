@@ -17,7 +17,8 @@ local repl = {}
 local guide = [[
 Type Lua: its value is printed, and `_` is the last result. The modules of ett (json, model, plan, …) are loaded
 when you write their names. An example:
-  ett.estimate { model = ett.model.new "llama3-8b", cluster = "dgx_h100", plan = { tp = 8, seq = 4096, micro_batches = 4 } }
+  ett.estimate { model = ett.model.new "llama3-8b", cluster = "dgx_h100",
+    plan = { tp = 8, seq = 4096, micro_batches = 4 } }
 A `local` is lost after its input: leave the word out, or run a whole script with `ett run` in the shell.
 Tab completes names, the arrow keys recall inputs, Ctrl-C stops the running code, Ctrl-D or `exit` leaves.]]
 
