@@ -1,7 +1,7 @@
---- Alps: four GH200 a node, a Slingshot-11 card each.
+--- Alps: four GH200 per node, one Slingshot-11 card each.
 return {
   name = "alps",
-  summary = "4x GH200-96GB a node, NVLink, 4x Slingshot-11",
+  summary = "4x GH200-96GB per node, NVLink, 4x Slingshot-11",
   source = "CSCS, Alps (arXiv 2408.11556; from memory)",
   gpus_per_node = 4,
   device = "gh200",
@@ -10,8 +10,8 @@ return {
   price_source = "unset: no public on-demand price found, 2026",
   links = {
     intra = { name = "NVLink 4, every pair linked", bandwidth = 351e9, mesh = true,
-      source = "150 GB/s one way between each pair of four, at the 78 % of dgx_a100; assumed" },
+      source = "78 % of 150 GB/s one way between each pair of four, the share of dgx_a100; assumed" },
     inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 85e9,
-      source = "4x 25 GB/s at the 85 % of dgx_a100; assumed" },
+      source = "85 % of 4x 25 GB/s, the share of dgx_a100; assumed" },
   },
 }

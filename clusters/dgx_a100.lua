@@ -3,13 +3,14 @@ local datasheet = "NVIDIA A100 datasheet, as cited by stas00/ml-engineering@744d
 
 return {
   name = "dgx_a100",
-  summary = "8x A100-SXM4-80GB a node, NVSwitch, 8x HDR200 InfiniBand",
+  summary = "8x A100-SXM4-80GB per node, NVSwitch, 8x HDR200 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
   device = "a100_sxm",
   host = { name = "PCIe 4 x16", bandwidth = 25e9,
     memory_bandwidth = 51.2e9, memory_bytes = 250e9,
-    source = "31.5 GB/s at 80 %, assumed; an eighth of two EPYC 7742, 16 channels of DDR4-3200, 2 TB (datasheet)" },
+    source = "80 % of 31.5 GB/s, assumed; "
+      .. "memory: an eighth of two EPYC 7742, 16 channels of DDR4-3200, 2 TB (datasheet)" },
   price_per_gpu_hour = 4.00,
   price_source = "Oracle BM.GPU.A100-v2.8, list, 14 April 2026: 32 $/h",
   links = {
@@ -27,8 +28,8 @@ return {
           33554432, 165.1e9, 67108864, 202.61e9, 134217728, 201.44e9, 268435456, 217.68e9, 536870912, 224.36e9,
           1073741824, 229.25e9 },
       } },
-    -- 0.85 of the line rate: 84.8 GB/s mean (96 peak) over 4x HDR200 a node, NVIDIA/nccl-tests issue 119.
+    -- 0.85 of the line rate: 84.8 GB/s mean (96 peak) over 4x HDR200 per node, NVIDIA/nccl-tests issue 119.
     inter = { name = "8x InfiniBand HDR200", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 170e9,
-      source = "8x 25 GB/s (Narayanan et al. 2021) at the 85 % that NVIDIA/nccl-tests issue 119 reached on HDR200" },
+      source = "85 % of 8x 25 GB/s (Narayanan et al. 2021), as NVIDIA/nccl-tests issue 119 measured on HDR200" },
   },
 }

@@ -4,13 +4,14 @@ local network = "stas00/ml-engineering@744d01e network/README.md"
 
 return {
   name = "dgx_b200",
-  summary = "8x B200-SXM-180GB a node, NVSwitch, 8x NDR400 InfiniBand",
+  summary = "8x B200-SXM-180GB per node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
   device = "b200_sxm",
   host = { name = "PCIe 5 x16", bandwidth = 50e9,
     memory_bandwidth = 89.6e9, memory_bytes = 250e9,
-    source = "63 GB/s at 80 %, assumed; an eighth of two Xeon 8570, 16 channels of DDR5-5600, 2 TB (datasheet)" },
+    source = "80 % of 63 GB/s, assumed; "
+      .. "memory: an eighth of two Xeon 8570, 16 channels of DDR5-5600, 2 TB (datasheet)" },
   price_per_gpu_hour = 14.24,
   price_source = "AWS p6-b200.48xlarge, on demand, us-east-1, 2026: 113.93 $/h",
   links = {
@@ -23,7 +24,7 @@ return {
         2147483648, 734.97e9, 4294967296, 740.64e9, 8589934592, 839.07e9, 17179869184, 845.67e9 } } },
     inter = { name = "8x InfiniBand NDR400", hierarchical = true,
       bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
-      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
+      source = "8x 50 GB/s, " .. network .. ", at 96 % of the line rate, as vista's samples of one NDR card; "
         .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
 }

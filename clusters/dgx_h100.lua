@@ -4,13 +4,14 @@ local network = "stas00/ml-engineering@744d01e network/README.md"
 
 return {
   name = "dgx_h100",
-  summary = "8x H100-SXM-80GB a node, NVSwitch, 8x NDR400 InfiniBand",
+  summary = "8x H100-SXM-80GB per node, NVSwitch, 8x NDR400 InfiniBand",
   source = datasheet,
   gpus_per_node = 8,
   device = "h100_sxm",
   host = { name = "PCIe 5 x16", bandwidth = 50e9,
     memory_bandwidth = 76.8e9, memory_bytes = 250e9,
-    source = "63 GB/s at 80 %, assumed; an eighth of two Xeon 8480C, 16 channels of DDR5-4800, 2 TB (datasheet)" },
+    source = "80 % of 63 GB/s, assumed; "
+      .. "memory: an eighth of two Xeon 8480C, 16 channels of DDR5-4800, 2 TB (datasheet)" },
   price_per_gpu_hour = 6.88,
   price_source = "AWS p5.48xlarge, on demand, us-east, price list of 28 July 2026: 55.04 $/h",
   failures = { per_device_day = 4.74e-4, restart_seconds = 600,
@@ -27,7 +28,7 @@ return {
         8589934592, 480.16e9 } } },
     inter = { name = "8x InfiniBand NDR400", hierarchical = true,
       bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,
-      source = "8x 50 GB/s, " .. network .. ", at the 96 % that vista's samples reach on one NDR card; "
+      source = "8x 50 GB/s, " .. network .. ", at 96 % of the line rate, as vista's samples of one NDR card; "
         .. "in-node reduction: two nodes of H100, 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega)" },
   },
 }

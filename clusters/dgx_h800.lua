@@ -1,13 +1,13 @@
 --- Eight H800: the H100 with NVLink of 400 instead of 900 GB/s.
 return {
   name = "dgx_h800",
-  summary = "8x H800-SXM-80GB a node, NVSwitch, 8x NDR400 InfiniBand",
+  summary = "8x H800-SXM-80GB per node, NVSwitch, 8x NDR400 InfiniBand",
   source = "DeepSeek-V3 (arXiv 2412.19437), section 3.1",
   gpus_per_node = 8,
   device = "h800",
   host = { name = "PCIe 5 x16", bandwidth = 50e9,
     memory_bandwidth = 76.8e9, memory_bytes = 250e9,
-    source = "63 GB/s at 80 %, assumed; as dgx_h100, assumed" },
+    source = "80 % of 63 GB/s, assumed; memory as dgx_h100, assumed" },
   price_per_gpu_hour = 2.00,
   price_source = "assumed rental price of DeepSeek-V3 (arXiv 2412.19437, December 2024), table 1",
   links = {

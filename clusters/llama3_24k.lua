@@ -1,10 +1,11 @@
 --- The RoCE cluster of Llama 3: 24,576 H100 in racks of two nodes, pods of 192 racks, 7:1 oversubscribed between pods.
 local paper = "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.1"
-local card = "400 Gbit/s a GPU, " .. paper .. ", at 96 % as vista's samples of one NDR card (assumed of RoCE)"
+local card = "400 Gbit/s per GPU, " .. paper
+  .. ", at 96 % of the line rate, as vista's samples of one NDR card (assumed for RoCE)"
 
 return {
   name = "llama3_24k",
-  summary = "24,576x H100-SXM-80GB in racks, pods and one Clos network, 400 Gbit/s RoCE a GPU",
+  summary = "24,576x H100-SXM-80GB in racks, pods and one Clos network, 400 Gbit/s RoCE per GPU",
   source = paper,
   device = "h100_sxm",
   price_source = "unset: not sold",

@@ -1,16 +1,16 @@
 --- A node of eight MI300X with eight 400 Gbit/s cards.
 return {
   name = "mi300x_node",
-  summary = "8x MI300X a node, Infinity Fabric, 8x 400 Gbit/s",
+  summary = "8x MI300X per node, Infinity Fabric, 8x 400 Gbit/s",
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 8,
   device = "mi300x",
-  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "80 % of 63 GB/s, assumed" },
   price_per_gpu_hour = 6.00,
-  price_source = "Azure and Oracle, list, 18 May 2026: 6 $ a GPU and hour",
+  price_source = "Azure and Oracle, list, 18 May 2026: 6 $ per GPU and hour",
   links = {
     intra = { name = "Infinity Fabric, every pair linked", bandwidth = 330e9, mesh = true,
-      source = "assumed: 448 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %; a link of "
+      source = "assumed: 74 % of 448 GB/s per GPU one way (stas00/ml-engineering@744d01e network/README.md); a link of "
         .. "64 GB/s between each two GPUs, of which about 48 are usable: rocm.blogs.amd.com, mi300x-rccl-xgmi" },
     inter = { name = "8x 400 Gbit/s",
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,

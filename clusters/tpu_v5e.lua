@@ -8,8 +8,8 @@ return {
   device = "tpu_v5e", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 45 GB/s", bandwidth = 180e9, torus = { 16, 16 },
-      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s a link one way; gathers use both directions "
-        .. "of both axes" },
+      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s per link one way; gathers use both "
+        .. "directions of both axes" },
     inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
       source = "6.4 Tbit/s of 256 chips: docs.cloud.google.com/tpu/docs/v5e" },
   },

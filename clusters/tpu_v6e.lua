@@ -5,14 +5,14 @@ return {
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 256,
   price_per_gpu_hour = 2.70,
-  price_source = "Google Cloud TPU, on demand, us-east1, October 2026: 2.70 $ a chip and hour "
+  price_source = "Google Cloud TPU, on demand, us-east1, October 2026: 2.70 $ per chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v6e", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 360e9, torus = { 16, 16 },
-      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s a link one way; gathers use both directions "
-        .. "of both axes" },
+      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s per link one way; gathers use both "
+        .. "directions of both axes" },
     inter = { name = "data-centre network", bandwidth_per_gpu = 12.5e9, bandwidth_per_node = 3200e9,
-      source = "12.5 GB/s a chip between slices: jax-ml/scaling-book tpus.md" },
+      source = "12.5 GB/s per chip between slices: jax-ml/scaling-book tpus.md" },
   },
 }

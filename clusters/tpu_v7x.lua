@@ -5,13 +5,13 @@ return {
   source = "stas00/ml-engineering@744d01e network/README.md",
   gpus_per_node = 64,
   price_per_gpu_hour = 12.00,
-  price_source = "Google Cloud TPU, on demand, us-central1, October 2026: 12.00 $ a chip and hour "
+  price_source = "Google Cloud TPU, on demand, us-central1, October 2026: 12.00 $ per chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v7x", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9, torus = { 4, 4, 4 },
       whole_rings = true,
-      source = "600 GB/s a chip one way: stas00/ml-engineering@744d01e network/README.md" },
+      source = "600 GB/s per chip one way: stas00/ml-engineering@744d01e network/README.md" },
     inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 600e9, bandwidth_per_node = 9600e9, axes = 3,
       source = "a pod has 9,216 chips: docs.cloud.google.com/tpu/docs/tpu7x; 64 have six faces of 16 links; "
         .. "a step through 64 chips takes four hops, assumed" },

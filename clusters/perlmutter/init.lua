@@ -1,22 +1,22 @@
 --- NERSC Perlmutter GPU nodes: four A100-SXM4-80GB, NVLink all to all, Slingshot-11 outside.
 --
--- The network has the bandwidths of NCCL in the sampled runs: about 1.2 GB/s a rank and 4.2 GB/s a node, against the 25
--- and 100 GB/s of the hardware. These runs used TCP sockets (NCCL_SOCKET_IFNAME=hsn), not the cards' RDMA. Sampled
+-- The network has the bandwidths of NCCL in the sampled runs: about 1.2 GB/s per rank and 4.2 GB/s per node. The
+-- hardware has 25 and 100 GB/s. The runs used TCP sockets (NCCL_SOCKET_IFNAME=hsn), not the cards' RDMA. Sampled
 -- collectives use the profile; all others use these links.
 local samples = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)"
 
 return {
   name = "perlmutter",
-  summary = "4x A100-SXM4-80GB a node, NCCL over TCP on Slingshot-11, as sampled",
+  summary = "4x A100-SXM4-80GB per node, NCCL over TCP on Slingshot-11, as sampled",
   source = samples,
   gpus_per_node = 4,
   price_source = "unset: time is granted, not sold",
   device = "a100_sxm",
   host = { name = "PCIe 4 x16", bandwidth = 25e9,
     memory_bandwidth = 51.2e9, memory_bytes = 64e9,
-    source = "31.5 GB/s at 80 %, assumed; a quarter of an EPYC 7763, 8 channels of DDR4-3200, 256 GB (NERSC)" },
+    source = "80 % of 31.5 GB/s, assumed; memory: a quarter of an EPYC 7763, 8 channels of DDR4-3200, 256 GB (NERSC)" },
   links = {
-    intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
+    intra = { name = "NVLink 3, 4 links per pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
       source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,
       -- bytes, bus bandwidth: all_reduce_1_2 and _1_4
       curves = {

@@ -2,7 +2,7 @@
 --- calibrated device, perlmutter's A100-80GB, scaled by this card's rates.
 return {
   name = "lab",
-  summary = "4x A100-SXM4-40GB a node, 100 GbE",
+  summary = "4x A100-SXM4-40GB per node, 100 GbE",
   source = "NVIDIA A100 datasheet",
   gpus_per_node = 4,
   nodes = 2,

@@ -3,7 +3,7 @@ local base = require("ett.base.find").load("clusters", "dgx_h100")
 
 local cluster = {}
 for name, value in pairs(base) do cluster[name] = value end
-cluster.name, cluster.summary = "dgx_h100_200g", "8x H100-SXM-80GB a node, 8x HDR200 InfiniBand"
+cluster.name, cluster.summary = "dgx_h100_200g", "8x H100-SXM-80GB per node, 8x HDR200 InfiniBand"
 cluster.source = "dgx_h100, its cards at half their rate"
 local inter = {}
 for name, value in pairs(base.links.inter) do inter[name] = value end

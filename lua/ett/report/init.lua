@@ -188,8 +188,9 @@ local function outlook_rows(rows, e)
       time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }
   end
   if e.kwh_per_step then
-    rows[#rows + 1] = { "energy", ("%s kWh a step, %s kg CO2 (%.0f W a device, %.0f W its share of the node, PUE %.2f)")
-      :format(digits(e.kwh_per_step, 4), digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts, e.pue) }
+    rows[#rows + 1] = { "energy", ("%s kWh per step, %s kg CO2 (%.0f W per device, %.0f W for its share of the node, "
+      .. "PUE %.2f)"):format(digits(e.kwh_per_step, 4), digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts,
+      e.pue) }
   end
   if e.goodput_percent then
     rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %s; checkpoints of %s every %s)"):format(
@@ -259,7 +260,7 @@ function report.estimate(e)
       e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
   end
   if e.dollars_per_step then
-    rows[#rows + 1] = { "cost", ("USD %.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(
+    rows[#rows + 1] = { "cost", ("USD %.4f per step, %.2f per billion tokens (%.2f per device hour)"):format(
       e.dollars_per_step, e.dollars_per_billion_tokens, e.price_per_device_hour) }
   end
   outlook_rows(rows, e)
@@ -287,7 +288,7 @@ function report.estimate(e)
 end
 
 -- Field of a sweep's row, title, format, factor.
-local outlook_columns = { { "dollars_per_step", "USD a step", "%.4f", 1 }, { "run_days", "days", "%.2f", 1 },
+local outlook_columns = { { "dollars_per_step", "USD per step", "%.4f", 1 }, { "run_days", "days", "%.2f", 1 },
   { "run_dollars", "USD", "%.0f", 1 }, { "run_kwh", "MWh", "%.4g", 1e-3 },
   { "goodput_percent", "goodput %", "%.2f", 1 }, { "varied_p50_seconds", "p50 ms", "%.3f", 1e3 },
   { "varied_p99_seconds", "p99 ms", "%.3f", 1e3 } }

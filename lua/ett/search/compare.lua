@@ -60,7 +60,7 @@ local totals = { { "step_seconds", "step ms", 1e-3 }, { "low_seconds", "low ms",
   { "high_seconds", "high ms", 1e-3 }, { "tokens_per_second_per_device", "tokens/s per device" },
   { "mfu_percent", "MFU %" }, { "bubble_percent", "bubble %" }, { "memory_bytes", "memory GB", 1e9 },
   { "devices", "devices" }, { "dollars_per_billion_tokens", "USD per billion tokens" },
-  { "kwh_per_step", "kWh a step" }, { "goodput_percent", "goodput %" }, { "run_days", "days" },
+  { "kwh_per_step", "kWh per step" }, { "goodput_percent", "goodput %" }, { "run_days", "days" },
   { "run_dollars", "USD" }, { "run_kwh", "MWh", 1e3 } }
 
 --- Bytes by kind of the fullest stage of both estimates, sorted by their difference.

@@ -88,7 +88,7 @@ local function checked(given)
   plan_module.check_fields(base, found)
   if #found > 0 then error_module.raise("plan", "search: plan: %s", table.concat(found, "; ")) end
   if not base.global_batch then
-    error_module.raise("plan", "search: missing field 'global_batch' (sequences a step); micro-batches follow from it")
+    error_module.raise("plan", "search: missing field 'global_batch' (sequences per step); it gives the micro-batches")
   end
   if base.micro_batches then
     error_module.raise("plan", "search: give global_batch, not micro_batches: the search chooses dp and micro_batch")

@@ -157,7 +157,7 @@ local function reasons(s, p, views, settings)
   local function add(seconds, format, ...) list[#list + 1] = { seconds = seconds, text = format:format(...) } end
   local a, b, c = table.unpack(views)
   local tokens = p.global_batch * p.seq
-  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP a step, in ett predict only",
+  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP per step, in ett predict only",
     6.0 * s.d * s.vocab * tokens)
   add(c.other_seconds, "norms, activations, residuals, rotary positions and loss: in ett predict only")
   local scores = 12.0 * s.layers * s.heads * s.head_dim * p.seq * tokens
