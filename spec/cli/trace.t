@@ -14,9 +14,9 @@ ett: ...empty...
 
 $ ett trace --list-metrics
 ...
-coll_call_num                      number of collective calls, in all, per rank and by kind
+coll_call_num                      number of collective calls, in total, per rank and by kind
 ...
-wall_time_s                        elapsed time that the device rows cover
+wall_time_s                        time from the first start to the last end of the device rows
 
 $ ett trace $SPEC/trace_run nonsense_metric
 ett: unknown metric 'nonsense_metric'; `ett list metrics` names them all
@@ -56,7 +56,7 @@ $ cd $SPEC && ett trace trace_run comm_comp_overlap --json
 }
 
 $ cd $SPEC && ett trace trace_run --metric iter_time | tail -n +3
-iter_time: mean, least, greatest and deviation of the iteration time
+iter_time: mean, minimum, maximum and standard deviation of the iteration time
   avg_iter_time_ms  1 ms
   max_iter_time_ms  1 ms
   min_iter_time_ms  1 ms

@@ -4,7 +4,7 @@ local totals = require "ett.trace.totals"
 
 return {
   name = "achieved_flops_from_trace_json",
-  summary = "model FLOPs a second: while the ops that state them run, and over the whole span",
+  summary = "model FLOPs per second, while the rows that state them run, and over the whole span",
   definition = [[Per core: model_flops of the rows that state any, over the sum of those rows' durations
 (achieved_flops_from_trace_json), and over the core's span (flops_per_s_over_span); means over cores.]],
   needs = "device rows with model_flops (TPU traces)",

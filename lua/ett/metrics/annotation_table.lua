@@ -27,10 +27,11 @@ end
 return {
   name = "annotation_table",
   summary = "device time inside the program's own ranges (record_function, NVTX)",
-  definition = [[Ranges by name over all devices. source "device": rows that the profiler put on the device
-(gpu_user_annotation): their count and durations. source "host", where the trace has none of these: a range on the host
-that launched kernels, from the start of the first to the end of the last, united; 200 names of each device. busy_ms:
-the part of it in which the device ran something. The first --top names (20) by busy_ms.]],
+  definition = [[Ranges by name over all devices. With source "device" they are rows that the profiler put on the
+device (gpu_user_annotation), with their count and durations. A trace without such rows has source "host": a range on
+the host that launched kernels lasts from the start of its first kernel to the end of its last one. Intervals of one
+name are united; at most 200 names per device are read. busy_ms is the time in a range in which the device ran
+something. The table has the first --top names (20) by busy_ms.]],
   needs = "user annotations, and device rows",
   units = { total_ms = "ms", busy_ms = "ms", mean_us = "us" },
   options = { "top" },

@@ -4,7 +4,7 @@ local totals = require "ett.trace.totals"
 
 local metric = totals.metric {
   name = "avg_comm_bandwidth_GBps",
-  summary = "bytes of the messages over the time of their kernels, with and without waiting",
+  summary = "message bytes divided by the time of their kernels, with and without waiting",
   definition = [[Sum of message bytes (nccl-tests' S) over the sum of durations, for the kernels that state both.
 1 GB is 1e9 bytes; mean over devices. n/a where no bytes are known. Durations include waiting for the last rank.
 without_waiting_GBps: the same over the transfer times (first end - last start) of the calls matched over ranks.]],

@@ -4,7 +4,7 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "coll_call_num",
-  summary = "number of collective calls, in all, per rank and by kind",
+  summary = "number of collective calls, in total, per rank and by kind",
   definition = [[Device rows that are communication, each counted once. calls_by_type counts by the collective's kind
 (argument, else enclosing annotation, else kernel name), calls_by_kernel_type by the kernel alone. An NCCL all-to-all is
 all_to_all in the first and send_recv in the second. annotations: host nccl:* ranges.]],

@@ -20,9 +20,9 @@ end
 return {
   name = "collective_list",
   summary = "every collective over its ranks: start skew, last rank, transfer, bandwidth",
-  definition = [[Collectives that are matched over their ranks (as in straggler_lag), longest kernel first, the first
---top (50). start: of the first rank. skew = last start - first start. transfer = first end - last start. longest: the
-longest kernel, with waiting. Bandwidths are of the transfer.]],
+  definition = [[The --top (50) collectives with the longest kernels, of those that are matched over their ranks (as in
+straggler_lag). start = first start over the ranks. skew = last start - first start. transfer = first end - last start.
+longest is the duration of the longest kernel, waiting included. Bandwidths are bytes over the transfer time.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { start_ms = "ms", skew_us = "us", transfer_us = "us", longest_us = "us", bytes = "bytes",
     algbw_GBps = "GB/s", busbw_GBps = "GB/s" },

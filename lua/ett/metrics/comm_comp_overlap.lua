@@ -4,8 +4,9 @@ local stats = require "ett.trace.stats"
 return {
   name = "comm_comp_overlap",
   summary = "communication time, compute time and their overlap",
-  definition = [[Per device: comm = |C|, comp = |K|, overlap = |C n K| of united intervals. Over the devices: times
-are means, ratios are those of the sums. A ratio over 0 is n/a.]],
+  definition = [[Per device: comm is the length of the union of the communication intervals, comp that of the compute
+intervals, overlap the time that is in both. Over the devices, times are means, and ratios are those of the sums. A
+ratio with a denominator of 0 is n/a.]],
   needs = "device rows",
   units = { comm_time_ms = "ms", comp_time_ms = "ms", overlap_time_ms = "ms", overlap_ratio_of_comm = "share",
     overlap_ratio_of_comp = "share" },

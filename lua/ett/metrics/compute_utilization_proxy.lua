@@ -4,7 +4,8 @@ local stats = require "ett.trace.stats"
 return require("ett.trace.totals").metric {
   name = "compute_utilization_proxy",
   summary = "share of the wall time with a compute kernel running",
-  definition = "|K| / span of each device; mean over devices. It does not say how well the kernels use the device.",
+  definition = [[total_compute_time_s / span of each device; mean over devices. It does not say how well the kernels use
+the device.]],
   needs = "device rows",
   unit = "share",
   differs = "the public tool divides the compute of all chips together by the span of host and devices",

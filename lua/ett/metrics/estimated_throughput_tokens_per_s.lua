@@ -4,7 +4,7 @@ local totals = require "ett.trace.totals"
 
 return {
   name = "estimated_throughput_tokens_per_s",
-  summary = "estimated tokens over the wall time",
+  summary = "estimated tokens per second of the wall time",
   definition = "estimated_total_tokens over the mean wall_time_s of the cores.",
   needs = "device rows with model_flops (TPU traces), --model-params",
   units = { estimated_throughput_tokens_per_s = "tokens/s" },

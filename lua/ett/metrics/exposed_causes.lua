@@ -6,7 +6,7 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "exposed_causes",
-  summary = "exposed communication charged to transfers and to late ranks",
+  summary = "exposed communication, attributed to transfers and to late ranks",
   definition = [[Exposed communication |C| - |C n K| of every device. If a collective is matched over its ranks, the
 part before the last rank's start is waiting, charged to that rank; the rest is transfer. Time of unmatched collectives
 is unexplained. Concurrent collectives share their time. exposed_ms and its parts are sums over the devices;

@@ -3,7 +3,7 @@ local totals = require "ett.trace.totals"
 
 return {
   name = "flops_per_token_used",
-  summary = "FLOPs per token by which tokens are estimated",
+  summary = "FLOPs per token that the estimates of tokens use",
   definition = "6 x parameters in training, 2 x in inference (the card's phase), or --flops-per-token.",
   needs = "--model-params, num_params in the card, or --flops-per-token",
   units = { flops_per_token_used = "flop/token" },

@@ -3,7 +3,7 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "iter_time",
-  summary = "mean, least, greatest and deviation of the iteration time",
+  summary = "mean, minimum, maximum and standard deviation of the iteration time",
   definition = [[One duration for each ProfilerStep#N of the host track: the longest of all ranks, since the
 slowest rank ends the step. std is the sample deviation (n - 1), 0 for one step.]],
   needs = "ProfilerStep# markers on the host track",

@@ -45,11 +45,11 @@ end
 
 return {
   name = "memory_bandwidth",
-  summary = "copies and sets of memory by kind: bytes and bandwidth, in all and over time",
-  definition = [[Device rows that copy or set memory, by name. GBps = bytes over the sum of their durations, of the rows
-that state bytes; least, median and greatest of single rows that took time. series: each device's span in --top equal
-parts (20); a row's bytes are spread evenly over its duration, also those of a row that began before the window; GBps
-of a part counts all kinds together.]],
+  summary = "memory copies and memsets by kind: bytes and bandwidth, in total and over time",
+  definition = [[Device rows that copy or set memory, by name. GBps is the bytes of the rows that state bytes over the
+sum of their durations. Least, median and greatest GBps are those of single rows that took time. series divides each
+device's span into --top equal parts (20). A row's bytes are spread evenly over its duration, also if it began before
+the window. GBps of a part counts all kinds together.]],
   needs = "copies or sets of memory on a device",
   units = { bytes = "B", total_ms = "ms", GBps = "GB/s", from_ms = "ms" },
   args = { "bytes" },

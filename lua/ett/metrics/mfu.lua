@@ -56,7 +56,7 @@ end
 
 return {
   name = "mfu",
-  summary = "model FLOPs a second of a device over its peak",
+  summary = "model FLOPs per second of a device, divided by its peak",
   definition = [[(model FLOPs of a device / time) / peak. FLOPs: the rows' model_flops where the trace has them,
 else 6 x parameters x tokens, shared evenly over the devices; 2 x for inference, by the card's phase or by operators
 on the host without a backward pass. Time: with model_flops the device's span and the steps around it, else the steps.

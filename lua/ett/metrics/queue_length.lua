@@ -50,7 +50,7 @@ end
 
 return {
   name = "queue_length",
-  summary = "rows launched and not started, of each stream, over time",
+  summary = "number of launched rows that have not started, per stream, over time",
   definition = [[Per stream, rows joined to their launch call by correlation. The queue's length at a time is the number
 of rows whose call had started and that had not started themselves; a row that starts before its call is not counted.
 empty_share: share of the device's span in which the queue was empty: the next row then waits for the host. series: the

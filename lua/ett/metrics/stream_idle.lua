@@ -4,11 +4,11 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "stream_idle",
-  summary = "busy and idle time of each stream, idle by cause",
+  summary = "busy and idle time of each stream, with the causes of idle time",
   definition = [[Per stream: the span of its own rows, cut to the window; busy: its united rows; idle: the gaps
 between them. The row after a gap gives the cause: "host" if it was launched after the gap began, "device" if before
-(another stream, stream order), "unknown" if its launch was not recorded. Of rows that start together the one launched
-first.]],
+(another stream, stream order), "unknown" if its launch was not recorded. Of rows that start together, the one launched
+first counts.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
   units = { span_ms = "ms", busy_ms = "ms", idle_ms = "ms", host_ms = "ms", device_ms = "ms", unknown_ms = "ms" },
   compute = function(view)

@@ -9,7 +9,7 @@ return {
 copies |M - K - C| (memory_ms, memory_share: the time of copies beside other rows does not count), idle. The fields
 outside ranks are means over the devices (ms) and shares of the sum of their spans. The row after a gap gives the cause:
 "host" if it was launched after the gap began, "device" if before (dependency, stream order), "unknown" if its launch
-was not recorded. Of rows that start together the one launched first. Idle time is not the pipeline's bubble:
+was not recorded. Of rows that start together, the one launched first counts. Idle time is not the pipeline's bubble:
 pipeline_bubble also counts rows outside a stage's passes, such as the update. idle_outside is window time before the
 first and after the last row.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",

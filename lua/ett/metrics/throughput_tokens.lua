@@ -3,7 +3,7 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "throughput_tokens",
-  summary = "tokens a second of the recorded steps",
+  summary = "tokens per second in the recorded steps",
   definition = [[tokens = batch_size x seq_len x iterations measured; duration = the sum of the iterations' times
 (each the longest of its ranks). batch_size is the global batch: the card's, or --batch-size. Without step
 markers the duration is the longest device span, and the iterations are the card's. They are of the whole run, so a

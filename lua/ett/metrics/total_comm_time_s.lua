@@ -2,8 +2,9 @@
 return require("ett.trace.totals").metric {
   name = "total_comm_time_s",
   summary = "time with at least one communication kernel running",
-  definition = [[|C| of united intervals; mean over devices. On TPU, where rows of a core do not overlap, the
-sum of device_duration_ps: ts and dur are rounded values of it. Asynchronous collectives are united intervals.]],
+  definition = [[Length of the union of a device's communication intervals; mean over devices. On TPU, where rows of
+a core do not overlap, the sum of device_duration_ps, of which ts and dur are rounded values. Intervals of asynchronous
+collectives are united there, too.]],
   needs = "device rows",
   unit = "s",
   args = require("ett.trace.collective").args,

@@ -5,7 +5,7 @@ local stats = require "ett.trace.stats"
 
 return {
   name = "traffic_distribution",
-  summary = "bytes and time moved for data, tensor, pipeline, expert and context parallelism, and embeddings",
+  summary = "bytes and time of communication by data, tensor, pipeline, expert, context parallelism and embeddings",
   definition = [[Message bytes (nccl-tests' S, from the arguments) and device time of the collectives, summed over
 all devices by dimension (lua/ett/trace/parallel.lua defines how the dimension is found). Fractions are of all
 bytes, unknown dimensions included. unknown_*: collectives without a known dimension. calls_without_bytes:

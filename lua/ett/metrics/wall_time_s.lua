@@ -1,7 +1,7 @@
 --- Time from the first start to the last end on each device.
 return require("ett.trace.totals").metric {
   name = "wall_time_s",
-  summary = "elapsed time that the device rows cover",
+  summary = "time from the first start to the last end of the device rows",
   definition = "Last end - first start of the device rows (the window with --step or --window); mean over devices.",
   needs = "device rows",
   unit = "s",
