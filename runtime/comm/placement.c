@@ -156,8 +156,8 @@ static int place_on_torus(const ett_ranks *r, ett_rank_group g, const slice *s,
   return found == group_inside(r, g, r->tiers.size[0]);
 }
 
-/* Sets the box of the devices if it is worse than that of the tier: with fewer ranks to
- * a position, else longer. They are n of one unit. */
+/* Replaces the tier's box by that of `n` devices of one unit, if it is worse: if it has
+ * fewer ranks per position, or equally many and is longer. */
 static void worse_box(const ett_ranks *r, const slice *s, const int64_t *devices,
                       int64_t n, ett_placement_tier *t) {
   ett_placement_tier own = {.placed = (int32_t)n};

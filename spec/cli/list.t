@@ -34,7 +34,7 @@ ett: show-example: no example 'nonsense'...
 ?2
 
 $ ett show-example own_operator | tail -n 1
-ett: note: it needs the files of its folder: cp -r '...examples/own_operator' .
+ett: note: this example needs the other files of its folder: cp -r '...examples/own_operator' .
 ...
 
 $ ett show-example planning | head -1; ett show-example planning/best_plan | grep -c '^. ett'; ett list-examples | grep -o '^  planning .*'; ett show-example own_operator/relu2 | head -1; ett show-example ../examples/planning/best_plan.md

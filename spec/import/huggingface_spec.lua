@@ -696,7 +696,7 @@ describe("a Hugging Face configuration", function()
   it("notes settings that it ignores", function()
     local m = built(changed("deepseek-v3", {}))
     assert.same({ "quantization_config (fp8) describes stored weights; the estimate uses the plan's dtype",
-      "without multi-token prediction; mtp_layers=1 adds it" }, m.notes)
+      "multi-token prediction is left out; mtp_layers=1 adds it" }, m.notes)
     m = built(changed("gemma3-27b text", {}))
     assert.same({ "only the part 'text_config' of this gemma3 model is estimated" }, m.notes)
     local e = estimate.new { model = m, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1 } }
@@ -740,11 +740,11 @@ describe("a Hugging Face configuration", function()
 
   it("notes dropout and multi-token prediction under each of their names", function()
     local m = built(changed("seed-oss-36b", { attention_dropout = 0.1, residual_dropout = 0.1 }))
-    assert.same({ "without dropout (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of the "
-      .. "residual stream" }, m.notes)
+    assert.same({ "dropout is left out (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of "
+      .. "the residual stream" }, m.notes)
     assert.same({}, built(changed("seed-oss-36b", { attention_dropout = 0 })).notes)
     m = built(changed("minimax-m2", { num_mtp_modules = 3 }))
-    assert.same({ "without multi-token prediction; mtp_layers=3 adds it" }, m.notes)
+    assert.same({ "multi-token prediction is left out; mtp_layers=3 adds it" }, m.notes)
   end)
 
   it("has no rotary positions in the layers where its model has none", function()

@@ -395,7 +395,7 @@ torchrun tools/eval.py --micro-batch-size 32 --fp16 --num-layers 4]=]
   end)
 
   it("are those of all commands and variables if the training command is not clear", function()
-    local unclear = "the training command of the script is not clear; the flags of all commands and variables count"
+    local unclear = "the training command of the script is not clear; the flags of all commands and variables are used"
     for text, wanted in pairs {
       ["A='--bf16'\nrun() {\ntorchrun pretrain_gpt.py --num-layers 2 $@\n}\nrun $A"] = "bf16= num-layers=2",
       ["A='--bf16'\nsource more.sh\npython train.py $MORE --num-layers 2"] = "bf16= num-layers=2",
@@ -728,7 +728,7 @@ describe("Megatron-LM's flags", function()
     assert.equal("MM*MM*MM", pattern "--num-layers 8 --hybrid-attention-ratio 0.25")
     assert.equal("MMMM", pattern "--num-layers 4 pretrain_mamba.py")
     assert.equal("MG*-", pattern "--hybrid-layer-pattern MG|*-/M*/M*")
-    assert.same({ "without multi-token prediction; mtp_layers=2 adds it" },
+    assert.same({ "multi-token prediction is left out; mtp_layers=2 adds it" },
       { read(text .. "--hybrid-layer-pattern M-|*-/M*/M*").model.notes[1] })
     assert.matches("--hybrid-layer-pattern: names 4 layers, but --num-layers is 5",
       message(text .. "--num-layers 5 --hybrid-layer-pattern MM*-"), 1, true)

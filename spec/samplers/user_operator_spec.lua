@@ -131,8 +131,8 @@ return op
       1, true)
     text, status = ett "sample c.lua --quiet"
     assert.equal(1, status, text)
-    assert.matches("0 measured, 0 failed.*\n  2 skipped, failed before %(#! failed%); "
-      .. "%-%-retry%-failed tries them again", text)
+    assert.matches("0 measured, 0 failed.*\n  2 skipped, because they failed before %(#! failed%); "
+      .. "%-%-retry%-failed measures them again", text)
     operator ", trans_b = true"
     text, status = ett "sample c.lua --quiet"
     assert.equal(0, status, text)

@@ -174,7 +174,7 @@ describe("goodput", function()
       return require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 8, plan = plan,
         tokens = 1e9, objective = objective }
     end
-    assert.equal("no run of 1e+09 tokens ends: on 8 devices failures come before the next checkpoint",
+    assert.equal("a run of 1e+09 tokens never ends: on 8 devices, failures come before the next checkpoint",
       search("days").nothing)
     local s = search "step_seconds"
     assert.is_nil(s.rows[1].run_days)

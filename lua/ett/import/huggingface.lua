@@ -302,7 +302,7 @@ local function add_notes(config, hyper, notes)
   for _, key in ipairs { "num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers" } do
     local extra = config[key]
     if type(extra) == "number" and extra > 0 then
-      notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%.14g adds it"):format(extra)
+      notes[#notes + 1] = ("multi-token prediction is left out; mtp_layers=%.14g adds it"):format(extra)
       break
     end
   end
@@ -313,7 +313,7 @@ local function add_notes(config, hyper, notes)
     if type(rate) == "number" and rate > 0 then dropouts[#dropouts + 1] = ("%s = %g"):format(key, rate) end
   end
   if #dropouts > 0 then
-    notes[#notes + 1] = ("without dropout (%s); dropout=true adds that of the residual stream"):format(
+    notes[#notes + 1] = ("dropout is left out (%s); dropout=true adds that of the residual stream"):format(
       table.concat(dropouts, ", "))
   end
   local project = config.word_embed_proj_dim

@@ -256,8 +256,8 @@ function report.estimate(e)
       time_text(e.all_to_all_overlapped_seconds)) }
   end
   if e.busiest_expert_rank_percent and (e.busiest_expert_rank_percent ~= 100 or e.dropped_tokens_percent > 0) then
-    rows[#rows + 1] = { "experts", ("the busiest rank has %.1f %% of the mean, %.2f %% of copies dropped"):format(
-      e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
+    rows[#rows + 1] = { "experts", ("the busiest rank has %.1f %% of the mean load, %.2f %% of token copies are "
+      .. "dropped"):format(e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
   end
   if e.dollars_per_step then
     rows[#rows + 1] = { "cost", ("USD %.4f per step, %.2f per billion tokens (%.2f per device hour)"):format(

@@ -36,7 +36,7 @@ local function without(given, names)
   return left
 end
 
---- The multiples of a product next to one number of devices that is none.
+--- The multiples of a product that are nearest to a number of devices, as text; "" if that number is a multiple.
 local function nearest_numbers(devices, product)
   local below = devices[1] // product * product
   if #devices > 1 or devices[1] == below then return "" end
@@ -150,8 +150,8 @@ local function of_memory(self)
   if not plan then return of_rules(self, self.refusal or "the plans are refused") end
   local limit = setting.cluster.device.memory_bytes * (1 - own.headroom)
   if row.memory_bytes <= limit then
-    return ("no run of %.4g tokens ends: on %d devices failures come before the next checkpoint"):format(own.tokens,
-      setting.devices)
+    return ("a run of %.4g tokens never ends: on %d devices, failures come before the next checkpoint"):format(
+      own.tokens, setting.devices)
   end
   return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,

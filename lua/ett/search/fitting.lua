@@ -1,5 +1,5 @@
---- Finds changes that make a plan fit in memory: in its layout, else on its devices, else on the fewest more. Among
---- layouts of as many devices the fastest counts.
+--- Finds changes that make a plan fit in memory. It keeps the layout if it can, else the number of devices; else it
+--- adds as few devices as possible. Of several layouts on one number of devices it takes the fastest.
 local by = require "ett.base.by"
 local merged = require "ett.base.merged"
 local plan_module = require "ett.plan"

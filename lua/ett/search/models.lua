@@ -13,7 +13,7 @@ local models = {}
 
 local descending = { tokens_per_second = true, tokens_per_second_per_device = true }
 
---- Every combination of the lists, the last name the fastest.
+--- Every combination of the lists; the value of the last name changes fastest.
 local function combinations(names, over)
   local list = { {} }
   for _, name in ipairs(names) do

@@ -14,7 +14,7 @@ local objective = {}
 
 local day = 86400.0
 
--- Least of an amount of each step over a run of a setting's plans.
+-- Lower bound of the total of an amount per step, over the run of any plan of a setting.
 local function of_run(setting, amount)
   return cost.of_run(setting.steps, amount, setting.most_goodput) or math.huge
 end

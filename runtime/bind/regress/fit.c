@@ -94,7 +94,8 @@ static void read_config(lua_State *L, ett_fit_config *config) {
 }
 
 static const char *const reasons[] = {"", "faster than the device can be",
-                                      "far from its twins", "in another mode"};
+                                      "far from other samples of its kernel",
+                                      "far from the fit and from its neighbours"};
 
 static int fit_fit(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -158,7 +158,8 @@ local function print_report(report, target_error, active)
   end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
   if (report.left or 0) > 0 then
-    print(("  %d skipped, failed before (#! failed); --retry-failed tries them again"):format(report.left))
+    print(("  %d skipped, because they failed before (#! failed); --retry-failed measures them again"):format(
+      report.left))
   end
 end
 

@@ -35,6 +35,8 @@ return {
     end
     io.write(error_module.must(require("ett.io").read(path)))
     local folder = path:match "^(.*)/init%.lua$"
-    if folder then io.stderr:write(("ett: note: it needs the files of its folder: cp -r '%s' .\n"):format(folder)) end
+    if folder then
+      io.stderr:write(("ett: note: this example needs the other files of its folder: cp -r '%s' .\n"):format(folder))
+    end
   end,
 }

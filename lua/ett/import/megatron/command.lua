@@ -102,7 +102,7 @@ function command.flags(flags, found)
   end
   if dropped == 0 or not list and not having(found, "^%-%-%a")[1] then return flags end
   if not list or is_open(list, found) or layers[2] and not layers[1] then
-    return flags, "the training command of the script is not clear; the flags of all commands and variables count"
+    return flags, "the training command of the script is not clear; the flags of all commands and variables are used"
   end
   table.move(rest, 1, #rest, #front + 1, front)
   return front, unused[1] and "the training command does not use the flags of " .. table.concat(unused, ", ") or nil

@@ -159,7 +159,7 @@ local function hybrid_pattern(args)
   if text then
     local main, extra = text:match "^([^/]*)(.*)$" -- the patterns of multi-token prediction follow
     local count = select(2, extra:gsub("/", ""))
-    if count > 0 then args:note("without multi-token prediction; mtp_layers=%d adds it", count) end
+    if count > 0 then args:note("multi-token prediction is left out; mtp_layers=%d adds it", count) end
     return (main:gsub("|", "")), name
   elseif attention or mlp or args.mamba then
     local layers = args:number("num-layers", 0)

@@ -41,9 +41,10 @@ local function set_precision(p, args, given)
   end
 end
 
---- Whether the optimizer stores the lower 16 bits of fp32 master weights next to weights in bf16. Megatron-Core's
---- optimizer_config.py does so by default, unless it makes the master weights itself: with a recipe of fp8 other than
---- delayed, also if nothing is in fp8. Master weights on the host and of fp8 weights count with 32 bits.
+--- Whether the optimizer stores only the lower 16 bits of fp32 master weights, next to weights in bf16. That is the
+--- default of Megatron-Core's optimizer_config.py. It is off under every fp8 recipe but delayed, also if nothing is in
+--- fp8: then Megatron-Core makes the master weights itself. Master weights on the host, and those of fp8 weights, have
+--- 32 bits.
 local function stores_remainders(args)
   return args:has "use-precision-aware-optimizer" and args:has "bf16" and not args:has "no-store-param-remainders"
     and args:text("fp8-recipe", "delayed") == "delayed" and args:text("main-params-dtype", "fp32") == "fp32"

@@ -18,7 +18,7 @@ local function skipped(text, at)
   return at
 end
 
--- Of a text between single quotes: what JSON writes in another way.
+-- The characters that JSON writes differently, in a text between single quotes.
 local of_single = { ["\\'"] = "'", ['"'] = '\\"' }
 
 --- A text between quotes as JSON, and the position behind it; nil for others.

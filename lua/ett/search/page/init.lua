@@ -67,7 +67,7 @@ local function sources_of(s)
         if link then list[#list + 1] = json.array { link.name or k == 1 and "intra" or "inter", link.source } end
       end
       if c.price_per_gpu_hour then
-        list[#list + 1] = json.array { "price", ("%g dollars a device and hour%s"):format(c.price_per_gpu_hour,
+        list[#list + 1] = json.array { "price", ("%g dollars per device and hour%s"):format(c.price_per_gpu_hour,
           c.price_source and ", " .. c.price_source or "") }
       end
       if #list > 24 then break end

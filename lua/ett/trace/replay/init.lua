@@ -277,7 +277,9 @@ local function resize(g, dimension, from, to, options)
   if not (from and to and from > 0 and to > 0 and from <= most_ranks and to <= most_ranks) then
     error_module.raise("usage", "what-if: the ranks of '%s' must be 1 to %d", dimension, most_ranks)
   end
-  if not options.ratio then error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster", dimension, from, to) end
+  if not options.ratio then
+    error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster; give --cluster NAME", dimension, from, to)
+  end
   return scale_rows(g, function(row, lane)
     local case = communication(lane)[row.row] and case_at(lane, row)
     if case and case.dimension == dimension and case.each.group_size == from then
