@@ -15,7 +15,7 @@ describe("ett.base.divisors", function()
     end
   end)
 
-  it("takes large numbers, and none for others than positive integers", function()
+  it("accepts large numbers, and gives none for anything but positive integers", function()
     assert.equal(169, #divisors(1e12))
     assert.same({ 1, 999999999989 }, divisors(999999999989))
     assert.same({ 1, 2, 4, 8 }, divisors(1 << 62, 10))

@@ -29,7 +29,7 @@ describe("ett.error", function()
 end)
 
 describe("a module that may not be built", function()
-  it("is there, or is said to be missing with the remedy", function()
+  it("is loaded, or reported as missing with the remedy", function()
     assert.equal(require "ett.json", error_module.part("ett.json", "JSON", "install it"))
     local part, why = error_module.part("ett.no_such_part", "the part", "install libpart-dev")
     assert.is_nil(part)
@@ -44,7 +44,7 @@ describe("a module that may not be built", function()
     assert.equal("interrupt", raised.kind)
   end)
 
-  it("is not said to be missing when it does not load", function()
+  it("is not reported as missing when loading it fails", function()
     package.preload["ett.broken_part"] = function() error("libpart.so.4: cannot open shared object file\nmore", 0) end
     local part, why = error_module.part("ett.broken_part", "the part", "install libpart-dev")
     package.preload["ett.broken_part"] = nil

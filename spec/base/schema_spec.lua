@@ -10,7 +10,7 @@ describe("ett.schema", function()
     }, found)
   end)
 
-  it("knows its kinds by value, not by type alone", function()
+  it("checks the values of its kinds, not only their types", function()
     for kind, cases in pairs { fraction = { 0, 1, 0.5, { 2, -0.1, "x" } }, count = { 1, 7, { 0, -1, 1.5, "1" } } } do
       local wrong = table.remove(cases)
       for _, value in ipairs(cases) do assert.same({}, (schema.violations({ v = value }, { v = kind }))) end
@@ -49,7 +49,7 @@ describe("ett.schema", function()
     end
   end)
 
-  it("checks limits and choices, and says what a rule wants", function()
+  it("checks limits and choices, and describes what a rule requires", function()
     assert.same({ "field 'n' must be at most 8, got 9" }, (schema.violations({ n = 9 }, { n = { "count", most = 8 } })))
     assert.same({ "field 'n' must be at least 2, got 1" },
       (schema.violations({ n = 1 }, { n = { "count", least = 2 } })))

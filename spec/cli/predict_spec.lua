@@ -68,7 +68,7 @@ describe("ett predict --composition reference", function()
     end
   end)
 
-  it("wants --config", function()
+  it("requires --config", function()
     local text, status = run "predict --composition reference"
     assert.equal("ett: predict: --composition reference needs --config FILE.yml\n", text)
     assert.equal(2, status)

@@ -284,7 +284,7 @@ print(len(seen), len(set(seen)))
     assert.equal("20 1\n", output)
   end)
 
-  it("says where libett.so is looked for", function()
+  it("names the folders that are searched for libett.so", function()
     if missing then pending(missing) return end
     local output = command.shell(("cd '%s' && cp '%s/runtime/host/python/ett.py' . && PATH=/usr/bin:/bin python3 -B -c "
       .. "'import ett' 2>&1 | tail -1"):format(folder, host.root))

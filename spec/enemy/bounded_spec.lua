@@ -29,7 +29,7 @@ describe("a file without an end", function()
     refused("run /dev/zero", "zero:1: unexpected symbol")
   end)
 
-  it("is no table: a pipe is named as one", function()
+  it("is refused as a table: a pipe is named as a pipe", function()
     assert.equal(0, (select(2, command.shell("mkfifo " .. folder .. "/pipe"))))
     refused("fit " .. folder .. "/pipe",
       ("fit: cannot read '%s/pipe': a table must be a file or be in a folder, found a named pipe"):format(folder))
@@ -54,7 +54,7 @@ describe("a file without an end", function()
     command.remove(folder .. "/run")
   end)
 
-  it("has thousands of files: the time is no square of their number", function()
+  it("with thousands of files takes time in proportion to their number", function()
     command.shell(("mkdir %s/many; cd %s/many; for i in $(seq 3000); do echo '{\"traceEvents\":[]}' >rank$i.json; done")
       :format(folder, folder))
     local output, status = command.ett(folder, "trace many device_time", "ulimit -t 4; timeout 60") -- took 20 s

@@ -170,7 +170,7 @@ describe("a script", function()
     end
   end)
 
-  it("runs nothing while a trace is in use: its arguments are read without metamethods", function()
+  it("runs no metamethods while a trace is in use", function()
     command.write(folder, "t.json", '{ "schemaVersion": 1, "traceEvents": [ { "ph": "X", "cat": "kernel", "name": "k", '
       .. '"pid": 0, "tid": 1, "ts": 1, "dur": 1, "args": { "stream": 7 } } ] }')
     local t <close> = assert(require("ett.trace").open(folder .. "/t.json", { args = { "stream" } }))

@@ -60,7 +60,7 @@ describe("the picture of a batch", function()
     return seen
   end
 
-  it("lights every product once forward and once backward", function()
+  it("highlights every product once forward and once backward", function()
     for _, o in ipairs { { layers = 4, pp = 2, dp = 2, tp = 1, microbatches = 4 },
       { layers = 3, pp = 3, dp = 1, tp = 2, microbatches = 2, batch = 4 },
       { layers = 1, pp = 1, dp = 1, tp = 1, microbatches = 1 } } do

@@ -36,7 +36,7 @@ end
 describe("the layout search", function()
   local small = { budget_flop = 1e20, device_network = 5e9 }
 
-  it("equals brute force on small spaces of pods", function()
+  it("finds the best layout of small spaces of pods, as evaluating all of them does", function()
     local seen = {}
     for _, network in ipairs { 1e8, 5e9, 1e11 } do
       local search = optimize.new { model = "pods", fixed = { budget_flop = 1e20, device_network = network } }
@@ -59,7 +59,7 @@ describe("the layout search", function()
     assert.is_true(distinct > 7) -- the spaces do differ
   end)
 
-  it("says a bound of the simple model that is no more than its values", function()
+  it("gives bounds of the simple model that never exceed its values", function()
     local searchable = require "ett.ledger.searchable.simple"
     local simple = require "ett.ledger.simple_transformer"
     local state = 5
@@ -109,7 +109,7 @@ describe("the layout search", function()
     assert.is_true(tight > 300)
   end)
 
-  it("bounds the dollars on pods by no more than their values, and proves the least", function()
+  it("gives bounds of the dollars on pods that never exceed their values, and proves the minimum", function()
     local searchable, pods = require "ett.ledger.searchable.pods", require "ett.ledger.pods"
     local state = 5
     local function pick(list)
@@ -191,7 +191,7 @@ describe("the layout search", function()
     assert.equal(64, found.devices_used)
   end)
 
-  it("equals brute force on small spaces of the simple model", function()
+  it("finds the best layout of small spaces of the simple model, as evaluating all of them does", function()
     local fixed = { n_layers = 4, d_model = 64, batch_size = 16, seq_len = 32, node_chips = 4, chip_network = 1e9,
       latency_seconds = 1e-7 }
     local search = optimize.new { model = "simple", fixed = fixed }
@@ -225,7 +225,7 @@ describe("the layout search", function()
     end
   end)
 
-  it("never does worse with more devices, and fractions bound whole layouts", function()
+  it("is never slower with more devices, and fractional degrees give a lower bound", function()
     local search = optimize.new { model = "pods" }
     local last = math.huge
     for _, devices in ipairs { 100, 143, 300, 776, 1552 } do

@@ -16,7 +16,7 @@ local further = { "device_time", "temporal_breakdown", "kernel_breakdown", "coll
   "kernel_counters" }
 
 describe("the metric files", function()
-  it("are all there", function()
+  it("are all present", function()
     local names = {}
     for _, name in ipairs(metrics.names()) do names[name] = true end
     for _, set in ipairs{ gpu_set, tpu_set, further } do

@@ -134,7 +134,7 @@ describe("laws of the metrics", function()
     assert.same(one.iter_time, four.iter_time)
   end)
 
-  it("the same rank recorded twice is two devices, and said so", function()
+  it("the same rank recorded twice counts as two devices, with a warning", function()
     local out, warned
     local folder = maker.folder()
     recording(1, 0):write(folder .. "/a.json")

@@ -23,7 +23,7 @@ describe("reference.json", function()
     end)
   end
 
-  it("was walked to its last leaf", function()
+  it("has a compared value for each of its entries", function()
     local leaves = check.leaves(values.aligned) + check.leaves(values.pipeline) + check.leaves(values.tpu)
     for _, entry in ipairs(values.traces) do
       for key, value in pairs(entry) do

@@ -19,7 +19,7 @@ local function recording(args)
 end
 
 describe("damaged numbers of one collective", function()
-  it("lose no metric, and no size below 1 is answered", function()
+  it("make no metric fail, and no size below 1 is reported", function()
     for _, args in ipairs{ { ["Group size"] = 0 }, { ["Group size"] = -4 }, { ["Group size"] = 1e300 },
       { ["Group size"] = 2.5 }, { ["In msg nelems"] = -1000, ["Out msg nelems"] = -4000 },
       { ["In msg nelems"] = 1e300, ["Out msg nelems"] = 1e308 } } do

@@ -51,7 +51,7 @@ local function value(folder, name, options)
 end
 
 describe("the TPU metrics on a hand-made trace", function()
-  it("go by category, per chip", function()
+  it("classify rows by category, per chip", function()
     with_trace(function(folder)
       assert.near(0.001, value(folder, "wall_time_s"), 1e-12)
       assert.near(390e-6, value(folder, "total_comm_time_s"), 1e-12)

@@ -589,7 +589,7 @@ return op]=])
     assert.equal("needs another pp", op.refuse { pp = 4 }) -- given by an entry's `with`
   end)
 
-  it("names the nearest when unknown", function()
+  it("is named with the nearest name if it is unknown", function()
     assert.matches("unknown operator 'linear_qvk'; did you mean 'linear_qkv'",
       message(operator.get, "linear_qvk"), 1, true)
   end)

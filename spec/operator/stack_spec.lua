@@ -20,7 +20,7 @@ describe("a stack with a base", function()
       ("return { name = '%s', summary = 's', source = 's', %s }"):format(name, fields))
   end
 
-  it("has the fields of its base but those that it states, false and defaults too", function()
+  it("has the fields of its base except those that it states, also false and defaults", function()
     local base = stacks.get "megatron"
     write("one", "base = 'megatron', hides_sums = false, attention = 'flash2'")
     write("two", "base = 'one', workspace_bytes = 33.6e6, attention = 'flash3'")

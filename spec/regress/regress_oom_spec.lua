@@ -4,7 +4,7 @@ local regressor = require "ett.profile.regressor"
 
 local there, reason = regressor.fitting()
 if not there then
-  describe("bindings of runtime/regress", function() it("are left out", function() pending(reason) end) end)
+  describe("bindings of runtime/regress", function() it("are skipped", function() pending(reason) end) end)
   return
 end
 

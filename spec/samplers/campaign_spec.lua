@@ -84,7 +84,7 @@ end)
 describe("the reference's campaigns", function()
   local folder = reference .. "/estimate-train-time/configs"
   if not lfs.attributes(folder, "mode") then
-    it("are not at hand", function() pending("no reference data at " .. folder) end)
+    it("are skipped", function() pending("no reference data at " .. folder) end)
     return
   end
   local yaml = require "ett.yaml"

@@ -4,7 +4,7 @@ local backend = require("ett.base.find").load("samplers", "cpu")
 local usable, why = backend.available()
 if not (has and usable) then
   describe("the CPU kernels", function()
-    it("are left out", function() pending(tostring(why)) end)
+    it("are skipped", function() pending(tostring(why)) end)
   end)
   return
 end
@@ -259,7 +259,7 @@ describe("the CPU kernels", function()
     end
   end)
 
-  it("finds the kind of an operator in its declared facts, not in its name", function()
+  it("finds the kind of an operator by its declared fields, not by its name", function()
     local operator = require "ett.operator"
     local function renamed(name, s)
       local op = setmetatable({ name = "mine" }, { __index = operator.get(name) })
@@ -319,7 +319,7 @@ describe("the CPU kernels", function()
     assert.is_true(two >= 8e-3 and two < 16e-3, tostring(two))
   end)
 
-  it("counts as preempted if the loss of the processor left fewer repeats than the least", function()
+  it("marks a shape as preempted if lost processor time left fewer repeats than the minimum", function()
     assert(cpu.pin(-1, 1))
     finally(cpu.unpin)
     local pool <close> = assert(cpu.pool(1 << 20, 1))
@@ -347,7 +347,7 @@ describe("the CPU kernels", function()
     assert.is_true(few > 0, "no repeat lost the processor")
   end)
 
-  it("makes the least repeats also if the duration of a repeat is known", function()
+  it("makes the minimum number of repeats also if the duration of a repeat is known", function()
     local pool <close> = assert(cpu.pool(1 << 20, 1))
     local calls = { { kind = "sleep", pass = "forward", microseconds = 1000 } }
     local options = { budget_seconds = 0.02, min_repeats = 30, known_seconds = 2e-3 }

@@ -4,7 +4,7 @@ local there, dist = pcall(require, "ett.dist")
 
 describe("ett.dist on one rank", function()
   if not there then
-    it("is left out", function() pending "the MPI back end is not built here" end)
+    it("is skipped", function() pending "the MPI back end is not built here" end)
     return
   end
   local world = dist.open().world

@@ -29,7 +29,7 @@ describe("a work list", function()
   before_each(function() folder = stand_in.folder() end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
   if reason then
-    it("is left out", function() pending(reason) end)
+    it("is skipped", function() pending(reason) end)
     return
   end
 

@@ -4,7 +4,7 @@ local find = require "ett.base.find"
 
 local usable, why = find.load("samplers", "mpi").available()
 if not usable then
-  describe("ett.mpirun", function() it("is not at hand", function() pending(why) end) end)
+  describe("ett.mpirun", function() it("is skipped", function() pending(why) end) end)
   return
 end
 

@@ -44,7 +44,7 @@ describe("ett sample continues", function()
     return name, command.read(folder, name)
   end
 
-  it("behind a table that was cut before its first row: the columns have their names", function()
+  it("after a table that was cut before its first row, and writes the names of the columns", function()
     local name, whole = measured()
     local columns = whole:find("tokens,width,", 1, true)
     for _, length in ipairs { 0, 10, 60, columns - 1, columns + 8 } do
@@ -70,7 +70,7 @@ describe("ett sample continues", function()
     assert.matches("was started by another version of this campaign", text)
   end)
 
-  it("not behind a damaged row, which would count as measured", function()
+  it("not after a damaged row, which would count as measured", function()
     local name, whole = measured()
     for _, row in ipairs { "32,8,1.5", "32,8,1.5,", "32,8,foo,1", "\0\0\0\0", "32,8,1,2,3" } do
       write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n" .. row .. "\n")))
@@ -81,7 +81,7 @@ describe("ett sample continues", function()
     end
   end)
 
-  it("with nothing where the table's name is a folder's", function()
+  it("not if a folder has the name of the table", function()
     local name = measured()
     os.remove(folder .. "/" .. name)
     lfs.mkdir(folder .. "/" .. name)
@@ -90,7 +90,7 @@ describe("ett sample continues", function()
     assert.matches("^ett: expected a sample table at 'out/%S+', found a folder; move it away\n$", text)
   end)
 
-  it("with nothing that another back end measured", function()
+  it("not with a table that another back end measured", function()
     local name, whole = measured()
     write(name, (whole:gsub("# backend: cpu", "# backend: torch")))
     local text, status = run "sample c.lua --out out --quiet --continue-changed"
@@ -98,7 +98,7 @@ describe("ett sample continues", function()
     assert.matches("holds samples of the back end 'torch', not 'cpu'; name another folder with %-%-out", text)
   end)
 
-  it("does not continue with another number of threads, unless allowed, and notes it above the rows", function()
+  it("not with another number of threads, unless allowed; then a line above the rows notes it", function()
     local name = measured()
     write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
     local text, status = run "sample c.lua --out out --quiet --threads 2"
@@ -112,7 +112,7 @@ describe("ett sample continues", function()
     assert.matches("was started with threads: 2, now 1; give", (run "sample c.lua --out out --quiet"))
   end)
 
-  it("with nothing that was timed in another way", function()
+  it("not with a table that was timed in another way", function()
     local name, whole = measured()
     write(name, (whole:gsub("rotate through 1 MB", "rotate through 8 MB")))
     local text, status = run "sample c.lua --out out --quiet"
@@ -125,7 +125,7 @@ describe("ett sample continues", function()
     assert.matches("was started with libraries: OpenBLAS older core", text, 1, true)
   end)
 
-  it("does not continue a table without a campaign's name, unless allowed", function()
+  it("not with a table without a campaign's name, unless allowed", function()
     local name, whole = measured()
     write(name, (whole:gsub("# campaign: [^\n]*\n", "")))
     local text, status = run "sample c.lua --out out --quiet"
@@ -137,7 +137,7 @@ describe("ett sample continues", function()
     assert.equal(0, (select(2, run "sample c.lua --out out --quiet")))
   end)
 
-  it("under a campaign's name of two lines", function()
+  it("with a campaign whose name has two lines", function()
     write("c.lua", (campaign("visits = 1,"):gsub("'c'", "'c\\nd'")))
     local name = measured()
     write("c.lua", (campaign("visits = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"):gsub("'c'", "'c\\nd'")))

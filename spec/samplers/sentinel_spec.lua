@@ -14,13 +14,13 @@ local function seen(...)
 end
 
 describe("the sentinel", function()
-  it("takes the lowest twentieth of the probes for the machine undisturbed", function()
+  it("takes the lowest twentieth of the probes as the undisturbed machine", function()
     local watch = seen({ 30, 20e-6 }, { 70, 30e-6 })
     assert.is_near(20e-6, watch:undisturbed(), 0.1e-6)
     assert.is_near(1.5, watch:ratio(30e-6), 0.01)
   end)
 
-  it("is not moved by one stray probe, but at once by two around a measurement", function()
+  it("ignores one slow probe, but not two around a measurement", function()
     local watch = seen { 50, 20e-6 }
     watch:add(60e-6)
     assert.is_near(1.0, watch:ratio(watch:figure()), 0.01)
@@ -59,17 +59,17 @@ describe("of the visits of a shape", function()
     return table.concat(names), quiet
   end
 
-  it("the quiet ones count", function()
+  it("the undisturbed ones are used", function()
     assert.same({ "ac", 2 }, { chosen({ { name = "a", ratio = 1.0 }, { name = "b", ratio = 1.3 },
       { name = "c", ratio = 1.04 } }, 1) })
   end)
 
-  it("the quietest ones count if too few were quiet", function()
+  it("the least disturbed ones are used if too few were undisturbed", function()
     assert.same({ "ac", 1 }, { chosen({ { name = "a", ratio = 1.0 }, { name = "b", ratio = 1.3 },
       { name = "c", ratio = 1.2 } }, 2) })
   end)
 
-  it("one that lost its processor or its clock counts only among its like", function()
+  it("one that lost its processor or its clock is used only if all did", function()
     assert.same({ "b", 0 }, { chosen({ { name = "a", ratio = 1.0, disturbed = true },
       { name = "b", ratio = 1.3 } }, 2) })
     assert.same({ "ac", 0 }, { chosen({ { name = "a", ratio = 1.0, disturbed = true },
@@ -108,7 +108,7 @@ describe("the CPU back end", function()
     assert.is_true(result.forward.memory_seconds > 0 and result.backward.memory_seconds > 0)
   end)
 
-  it("takes the time of the quiet visits, and wants half of all to be quiet", function()
+  it("takes the time of undisturbed visits, and needs half of all to be undisturbed", function()
     local _, few_settled, few_wanting = merged(visit(1.0, 1e-5), visit(1.5, 2e-5), visit(0.9, 3e-5))
     assert.is_true(few_wanting)
     assert.is_false(few_settled)
@@ -124,11 +124,11 @@ describe("the CPU back end", function()
       merged(visit(1.1, 1.02e-5), visit(1.5, 3e-5), visit(1.0, 1e-5)).raw_seconds)
   end)
 
-  it("leaves a row unmarked whose quietest visits were nearly quiet", function()
+  it("does not mark a row whose least disturbed visits were nearly undisturbed", function()
     assert.is_false(merged(visit(1.0, 1.12e-5), visit(1.0, 1.11e-5), visit(1.6, 3e-5)).slow_memory)
   end)
 
-  it("marks a row that no visit saw quiet", function()
+  it("marks a row without an undisturbed visit", function()
     local result = merged(visit(1.5, 2e-5), visit(1.4, 1.5e-5), visit(1.6, 3e-5))
     assert.is_true(result.slow_memory)
     local sample_table = require "ett.samples.table"

@@ -93,7 +93,7 @@ describe("a surface through measurements", function()
     assert.is_true(grid < now)
   end)
 
-  it("a rough surface follows steps that a smooth one takes for noise", function()
+  it("a rough surface follows steps that a smooth one treats as noise", function()
     local x, y, count = {}, {}, 250
     for i = 1, count do
       local a, b = spread(i, 1), spread(i, 2)
@@ -136,7 +136,7 @@ describe("a surface through measurements", function()
     assert.error_matches(function() design:next() end, "the design is closed")
   end)
 
-  it("leaves one out as a fit without it would", function()
+  it("gives the leave-one-out values of fits without the point", function()
     local held = surface:leave_one_out()
     assert.equal(n, #held)
     -- The closed form against the definition, at fixed lengths: a surface of all points but one is
@@ -153,7 +153,7 @@ describe("a surface through measurements", function()
     assert.is_true(math.abs(direct - held[20]) < 0.02, ("%g %g"):format(direct, held[20]))
   end)
 
-  it("heeds a doubtful point less", function()
+  it("gives a doubtful point less weight", function()
     local off = table.move(values, 1, n, 1, {})
     off[20] = off[20] + 0.3
     local doubt = {}

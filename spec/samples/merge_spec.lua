@@ -95,7 +95,7 @@ describe("merging the tables of parts", function()
     end
   end)
 
-  it("leaves out a last line that was cut, of a table of ett", function()
+  it("leaves out an incomplete last line of a table of ett", function()
     write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n4,8,1.5,2.")
     write("D_add_fp32_2_1.csv", "rows,cols,F_dur(us),B_dur(us)\n2,8,1,2\n4,8,1.5,2.5")
     local reports = merge({ folder }, folder .. "/out")

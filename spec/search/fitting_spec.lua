@@ -74,7 +74,7 @@ describe("a plan that does not fit", function()
     assert.same({ stack = "megatron:norm=torch:quantised_weights=single" }, changed(plan))
   end)
 
-  it("is told to take more devices, if nothing helps", function()
+  it("is told to take more devices, if no change suffices", function()
     local hopeless = require("ett.model").new("llama", { layers = 2, hidden = 65536, heads = 7, head_dim = 9000,
       vocab = 7 })
     assert.equal("give it more devices", fitting.sentence(hopeless, cluster, times, { seq = 1 << 22,

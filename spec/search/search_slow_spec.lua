@@ -23,7 +23,7 @@ local function small(changes)
 end
 
 describe("a search", function()
-  it("finds the optimum of brute force", function()
+  it("finds the optimum that evaluating every plan finds", function()
     local found = 0
     for _, seed in ipairs { 8, 20, 28, 39 } do
       local given = spaces.new(seed)
@@ -151,7 +151,7 @@ describe("a search", function()
     end
   end)
 
-  it("judges a condition anew in the space that says why nothing fits", function()
+  it("evaluates a condition again in the space that explains why nothing fits", function()
     local nothing = search.new({ model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "tpu_v5e",
       devices = 2, where = "tp <= 2 or zero > 1", plan = { global_batch = 36, seq = 512 },
       vary = { schedule = { "1f1b" }, zero = { 0 } } }).nothing
@@ -636,7 +636,7 @@ describe("an impossible search", function()
     says(small { devices = 2, plan = { seq = 1024, global_batch = 64, cp = 4 } }.nothing, "; the nearest number is 4;")
   end)
 
-  it("names what to give up where no plan fits the memory", function()
+  it("names the limit to drop if no plan fits in memory", function()
     local wide = require("ett.model").new("llama", { layers = 8, hidden = 16384, heads = 128, vocab = 32000 })
     local function nothing(given)
       given.model, given.plan = wide, given.plan or { seq = 1024, global_batch = 64 }

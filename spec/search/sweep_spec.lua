@@ -353,7 +353,7 @@ describe("a sweep in which no plan fits", function()
     assert.is_true(require("ett.step.estimate").new { model = own, cluster = "dgx_h100", plan = plan }.fits)
   end)
 
-  it("is silent when a plan fits", function()
+  it("gives no message if a plan fits", function()
     local s = swept({ seq = 4096, micro_batches = 4, dp = 8 }, { tp = { 4, 8 }, zero = { 0, 3 } })
     assert.is_nil(s.fit_advice)
     local order = {}

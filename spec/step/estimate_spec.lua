@@ -406,7 +406,7 @@ describe("estimate", function()
     assert.same({}, e.warnings)
   end)
 
-  it("costs the price of all devices over its time", function()
+  it("costs the price of all devices for its duration", function()
     local priced = {}
     for k, v in pairs(cluster) do priced[k] = v end
     priced.price_per_gpu_hour = 2.5

@@ -35,7 +35,7 @@ describe("ett.trace.align", function()
     end
   end)
 
-  it("finds the offset that trying all of them finds", function()
+  it("finds the same offset as a search over all offsets", function()
     local median = require "ett.base.median"
     local function tried(a, b, offset, by_spread)
       local values, like, count = {}, 0, 0
@@ -98,7 +98,7 @@ describe("ett.trace.align", function()
     assert.is_table(align.match({ recording(1, 20, 0), far }, { tolerance = 50, mode = "force" }))
   end)
 
-  it("takes a constant difference of clocks out when asked", function()
+  it("subtracts a constant difference of clocks if asked to", function()
     local function late(first, shift) return recording(first, 40, 5, 1, shift) end
     for _, shift in ipairs{ -123457, 999983 } do
       assert.is_nil((align.match({ recording(1, 40, 0), late(4, shift) }, { tolerance = 10 })))

@@ -17,7 +17,7 @@ end
 
 describe("ett.bulk", function()
   for seed = 1, 6 do
-    it("agrees with brute force, trace " .. seed, function()
+    it("equals a loop over all rows, trace " .. seed, function()
       maker.with({ recording(seed) }, function(folder)
         local t <close> = assert(require("ett.trace").open(folder, { args = { "blocks per SM" } }))
         local rows = t:events{ class = "kernel" }:sort("ts")
@@ -103,7 +103,7 @@ describe("ett.bulk", function()
     end)
   end
 
-  it("takes nothing for nothing", function()
+  it("gives zeros for empty selections", function()
     maker.with({ recording(1) }, function(folder)
       local t <close> = assert(require("ett.trace").open(folder, {}))
       local none = t:events{ name = "no such name" }

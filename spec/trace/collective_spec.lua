@@ -214,7 +214,7 @@ describe("collectives of many sizes", function()
 end)
 
 describe("collectives of many shapes on the host", function()
-  it("are one kind, and sorts by size", function()
+  it("have one kind, and one sort per size", function()
     local r = maker.new{ rank = 0, world = 4 }
     for i = 1, 30 do
       r:host("user_annotation", "nccl:all_reduce", 1000 * i, 30, { args = { ["Input Dims"] = { { 10 * i, 2 } },

@@ -1,7 +1,7 @@
 local comm = require "ett.trace.comm"
 
 describe("ett.trace.comm", function()
-  it("takes the libraries' kernels for communication, and nothing else", function()
+  it("classifies the kernels of libraries as communication, and no others", function()
     local yes = {
       "ncclDevKernel_AllReduce_Sum_f16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
       "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",

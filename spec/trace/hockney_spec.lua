@@ -41,7 +41,7 @@ local function fit(made, options)
 end
 
 describe("the Hockney fit", function()
-  it("finds alpha and beta, with arrival skew removed", function()
+  it("finds alpha and beta without the time that ranks wait", function()
     local found = fit(recordings(5, 1e-5, sizes))
     assert.near(5e-6, found.hockney_alpha_s, 5e-9)
     assert.near(1e-11, found.beta_s_per_byte, 1e-14)
@@ -51,7 +51,7 @@ describe("the Hockney fit", function()
     assert.equal(5, found.sizes)
   end)
 
-  it("is not dragged away by collectives that were disturbed, nor by one bad size", function()
+  it("is robust against disturbed collectives and one size with wrong times", function()
     local found = fit(recordings(5, 1e-5, sizes, function(bytes, turn)
       return (turn % 3 == 0 and 3000 or 0) + (bytes == 65536 and 400 or 0)
     end))
@@ -84,7 +84,7 @@ describe("the Hockney fit", function()
     end)
   end)
 
-  it("says when one rank is all there is", function()
+  it("says that only one rank was recorded", function()
     local one = { recordings(5, 1e-5, sizes)[1] }
     assert.is_false(fit(one).arrival_skew_removed)
   end)

@@ -21,7 +21,7 @@ describe("ett.trace.operators.kinds", function()
     assert.same({ { 2 } }, kinds.dims "[[2")
   end)
 
-  it("knows products, attention, norms by name and shape", function()
+  it("recognises products, attention and norms by name and shape", function()
     local function of(name, dims) return (kinds.of(name, dims, '["float", "float"]') or {}).key end
     assert.equal("gemm 1 6 5 4", of("aten::linear", "[[2,3,4],[5,4],[5]]"))
     assert.equal("gemm 1 6 5 4", of("aten::addmm", "[[5],[6,4],[4,5],[],[]]"))

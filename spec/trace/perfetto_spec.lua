@@ -100,7 +100,7 @@ describe("a Perfetto trace", function()
     assert.equal(1, codes.no_ts)
   end)
 
-  it("is known by its content, and metrics read it", function()
+  it("is recognised by its content, and metrics read it", function()
     example(true):write(folder .. "/trace.pb")
     local text, status = command.ett(folder, "trace . device_time --json --quiet")
     assert.equal(0, status, text)
@@ -124,7 +124,7 @@ describe("a Perfetto trace", function()
 end)
 
 describe("a file that is not a trace", function()
-  it("is refused with what to do", function()
+  it("is refused with advice", function()
     local folder = command.folder()
     for name, words in pairs { ["a.nsys-rep"] = "nsys export %-%-type sqlite", ["b.zip"] = "unpack it" } do
       command.write(folder, name, name == "b.zip" and "PK\3\4xxxx" or "\1\2\3\4")

@@ -135,7 +135,7 @@ describe("metrics of several recordings", function()
 end)
 
 describe("a file merged from several ranks", function()
-  it("is named, for its correlation ids are of several processes", function()
+  it("is named in a warning, because its correlation ids are of several processes", function()
     local one, merged = maker.new{ rank = 0 }, maker.new{ rank = 0 }
     for i, r in ipairs{ one, merged } do
       r:kernel("gemm", 100, 50, { launch = { ts = 90, dur = 5 } })

@@ -63,7 +63,7 @@ describe("the shared traces", function()
     end
   end)
 
-  it("include a protobuf whose bytes were mangled: refused, since nothing of it can be read", function()
+  it("include a protobuf with damaged bytes, which is refused because nothing of it can be read", function()
     local none, why = trace.open(root .. "/traces/xplane_xprof/tpu_inference_2.xplane.pb")
     assert.is_nil(none)
     assert.matches("none of its events can be read", tostring(why))

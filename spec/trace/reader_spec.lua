@@ -172,7 +172,7 @@ describe("ett.trace readers", function()
     assert.same({ 30, 3 }, { t:events():sum "size" })
   end)
 
-  it("does not take a number for the one before", function()
+  it("distinguishes a number from a similar one in the event before", function()
     local tids, list = { 7, 7, 71, 7, -7, 7, 712345678, 71234567, 712345678901234, 712345678901234, 712345678901235,
       7123456789012345, 712345678901234 }, {}
     for i, tid in ipairs(tids) do
@@ -249,7 +249,7 @@ describe("ett.trace readers", function()
     end
   end)
 
-  it("tells ranks from distributedInfo, then the file name, then the folder, else says it does not know", function()
+  it("takes the rank from distributedInfo, else from the name of the file or the folder; else it is unknown", function()
     write("rank-7.json", document({ event {} }, '"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, '))
     write("kineto_trace_5.json", document({ event {} }, ""))
     write("other.json", document({ event {} }, ""))
@@ -319,7 +319,7 @@ describe("ett.trace readers", function()
       assert.equal(text:find("c\n", 1, true) - 1, warning(t, "control_character").offset)
     end)
 
-    it("takes names for one that differ only in invalid bytes", function()
+    it("reads names that differ only in invalid bytes as one name", function()
     local events = {}
     for i, name in ipairs { "a\xFFb", "a\xFEb", "a?b", "plain" } do
       events[i] = event { name = "NAME", cat = "CAT" }:gsub("NAME", name):gsub("CAT", name)
@@ -448,7 +448,7 @@ describe("ett.trace readers", function()
     assert.same({ 0, 10000000000 }, (t:events():columns { "ts" }))
   end)
 
-  it("keeps the neighbours of a TPU's line together when other files count nanoseconds", function()
+  it("keeps neighbouring rows of a TPU adjacent when other files count nanoseconds", function()
     local ops = ""
     for i = 0, 999 do ops = ops .. bytes(4, int(1, 1) .. int(2, 1900 * i) .. int(3, 1900)) end
     write("rank1.json", document { event { pid = 99 } })
@@ -605,7 +605,7 @@ describe("ett.trace readers", function()
     assert.same({ { "run1/host-w-0.xplane.pb", "run2/perfetto_trace.json" }, 2 }, { read() })
   end)
 
-  it("reads each real file once, through whatever links", function()
+  it("reads each real file once, whatever links lead to it", function()
     local lfs = require "lfs"
     local top = folder .. "/links"
     for _, name in ipairs{ "", "/run1", "/run1/deep" } do assert(lfs.mkdir(top .. name)) end

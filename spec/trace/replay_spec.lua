@@ -41,7 +41,7 @@ local function model(given)
 end
 
 describe("a replay", function()
-  it("without a change is the recorded run, event by event", function()
+  it("without a change equals the recorded run, event by event", function()
     math.randomseed(3)
     for _ = 1, 8 do
       local gpt = model { tp = 1 << math.random(0, 2), host = math.random(6, 30), compute = math.random(3, 40) }
@@ -55,7 +55,7 @@ describe("a replay", function()
     end
   end)
 
-  it("takes ranks whose clocks differ by years", function()
+  it("accepts ranks whose clocks differ by years", function()
     local recordings = {}
     for rank = 0, 1 do
       local r = maker.new { rank = rank, world = 2 }
@@ -70,7 +70,7 @@ describe("a replay", function()
     end)
   end)
 
-  it("with faster or slower kernels is the run that has them: on the device, and on the host", function()
+  it("with faster or slower kernels equals the run with such kernels, on the device and on the host", function()
     math.randomseed(5)
     for _, case in ipairs { { "attention*0.5", "attention", 0.5 }, { "attention*3", "attention", 3 },
       { "gemm*2", "gemm", 2 }, { "linear*0.5", "gemm", 0.5, "aten::linear*0.5" } } do
@@ -196,7 +196,7 @@ describe("a replay", function()
     end
   end)
 
-  it("knows the calls that wait, with CUPTI's versions in their names", function()
+  it("recognises the calls that wait, also with CUPTI's versions in their names", function()
     local function halved(name, busy)
       local r = maker.new {}
       for i = 0, 4 do
@@ -229,7 +229,7 @@ describe("a replay", function()
     assert.near(span_of { r } - 2500000, replayed({ r }, { "Memcpy*0.5" }), 20000)
   end)
 
-  it("with a faster host is the run of that host", function()
+  it("with a faster host equals the run of that host", function()
     local given = { host = 40, compute = 5 }
     local before = model(given):recordings()
     given.host = 22 -- a call takes 2 or more of the 40; between calls are about 38
@@ -237,7 +237,7 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "host*0.5" }), 0.06 * wanted)
   end)
 
-  it("takes device clocks that run behind the host's", function()
+  it("accepts device clocks that are behind the clock of the host", function()
     local function halved(behind, change, wrong)
       local r = maker.new {}
       for i = 0, 9 do

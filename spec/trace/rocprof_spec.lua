@@ -123,7 +123,7 @@ describe("JSON of rocprofv3", function()
     end
   end)
 
-  it("of hostile bytes neither hangs nor crashes", function()
+  it("with random bytes neither hangs nor crashes", function()
     local whole = json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } }
     math.randomseed(7)
     for _ = 1, 300 do

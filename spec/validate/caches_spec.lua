@@ -3,7 +3,7 @@ local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
   describe("ett.validate.caches", function()
-    it("is left out", function() pending(why) end)
+    it("is skipped", function() pending(why) end)
   end)
   return
 end

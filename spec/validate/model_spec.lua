@@ -3,7 +3,7 @@ local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
   describe("the training step", function()
-    it("is left out", function() pending(why) end)
+    it("is skipped", function() pending(why) end)
   end)
   return
 end
@@ -89,7 +89,7 @@ describe("the training step", function()
     assert.equal(listed, run)
   end)
 
-  it("puts a split vocabulary together by the messages that the estimate counts", function()
+  it("combines a split vocabulary with the messages that the estimate counts", function()
     local ranks, tokens, part = 3, 5, 4
     local logits = sample.tensor(tokens * ranks * part):normal(11, 3)
     local function logit(token, at) return logits:get((token - 1) * ranks * part + at) end

@@ -6,7 +6,7 @@ local usable, why = find.load("samplers", "cpu").available()
 if usable then usable, why = require("ett.sampling.mpirun").available() end
 if not usable then
   describe("ett validate elsewhere", function()
-    it("is not at hand", function() pending(why) end)
+    it("is skipped", function() pending(why) end)
   end)
   return
 end

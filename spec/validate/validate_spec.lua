@@ -3,7 +3,7 @@ local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
   describe("ett validate", function()
-    it("is left out", function() pending(why) end)
+    it("is skipped", function() pending(why) end)
   end)
   return
 end
@@ -109,7 +109,7 @@ describe("ett validate", function()
     assert.is_true(math.abs(shared / expected - 1) < 0.01, ("%g for %g"):format(shared, expected))
   end)
 
-  it("says what a layout changes of a configuration", function()
+  it("names the changes that a layout makes to a configuration", function()
     local odd = { 3, 320, 5, 1280, 1, 2, 96 }
     assert.equal("4 heads instead of 5", validate.changes(odd, validate.case(odd, { 1, 2, 1 })))
     assert.equal("2 layers instead of 3, 4 micro-batches instead of 2",

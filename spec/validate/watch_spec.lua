@@ -2,7 +2,7 @@
 local usable, why = require("ett.base.find").load("samplers", "cpu").available()
 if not usable then
   describe("ett.validate.watch", function()
-    it("is left out", function() pending(why) end)
+    it("is skipped", function() pending(why) end)
   end)
   return
 end
@@ -38,7 +38,7 @@ describe("ett.validate.watch", function()
     assert.equal(4.0, watch_module.middle { 1.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0, 9.0 })
   end)
 
-  it("sees the time that another program had", function()
+  it("measures the time that another program used", function()
     local watch, sample = watch_module.new(), require "ett.sample"
     local function busy(seconds)
       local stop = sample.now() + seconds
