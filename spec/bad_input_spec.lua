@@ -60,14 +60,14 @@ describe("a configuration", function()
     end)
   end
 
-  it("that is a bomb", function()
+  it("whose aliases expand without end is refused", function()
     local lines = { "a0: &a0 [x,x,x,x,x,x,x,x,x,x]" }
     for i = 1, 9 do lines[#lines + 1] = ("a%d: &a%d [%s]"):format(i, i, (("*a%d,"):format(i - 1)):rep(10)) end
     write("c.yml", table.concat(lines, "\n"))
     refused("predict --config c.yml", "c.yml: line 6: aliases expand to more than 1000000 values")
   end)
 
-  it("of 100 MB, at once and without holding it", function()
+  it("of 100 MB is refused at once, without reading it", function()
     local file = assert(io.open(folder .. "/c.yml", "w"))
     file:seek("set", 100 * 1024 * 1024 - 1)
     file:write("x")
@@ -75,7 +75,7 @@ describe("a configuration", function()
     refused("predict --config c.yml", "'c.yml' is larger than the limit of 16777216 bytes for its kind")
   end)
 
-  it("that is not there, or a folder", function()
+  it("that is missing or a folder is refused", function()
     refused("predict --config nothing.yml", "cannot read 'nothing.yml': no such file or directory")
     refused("predict --config .", "cannot read '.': is a directory")
   end)
@@ -145,7 +145,7 @@ end)
 
 describe("a user's cluster, model or profile", function()
   local llama = "predict --model llama hidden=4096 layers=32 heads=32 vocab=32000 seq=4096 "
-  it("with a fault in the file", function()
+  it("with a fault in the file is refused", function()
     write("mine.lua", "return { name = 'mine',")
     refused(llama .. "--cluster mine.lua", "^.*mine.lua:1: .*")
     write("mine.lua", "x = 1 return {}")
@@ -167,7 +167,7 @@ describe("a user's cluster, model or profile", function()
       "plan: mine.lua: field 'communication_share' must be at most 0.99, got 1")
   end)
 
-  it("with a Hugging Face config that is none", function()
+  it("whose Hugging Face config is none is refused", function()
     write("config.json", '{"hidden_size": 4096,')
     refused("predict --model config.json seq=4096",
       "^config.json:1:22: expected object key string ")
@@ -178,7 +178,7 @@ describe("a user's cluster, model or profile", function()
       "^config.json: field 'hidden_size' must be a number, got '4096'; missing field 'vocab_size'")
   end)
 
-  it("with timings that are none", function()
+  it("whose timings are none is refused", function()
     write("c.yml", config)
     write("t.json", "[1, 2")
     refused("predict --config c.yml --composition reference --timings t.json", "^t.json:1:6: ")

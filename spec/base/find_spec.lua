@@ -79,7 +79,7 @@ describe("ett.find", function()
       message(require("ett.operator").get, "a1"))
   end)
 
-  it("takes no file at the top of the user's folder for a part of a plan that nobody named", function()
+  it("does not replace an unnamed part of a plan by a file at the top of the user's folder", function()
     find.set_script_folder(folder)
     for kind, name in pairs { ["lua/stacks"] = "plain", ["lua/collectives"] = "ring", ["lua/schedules"] = "gpipe" } do
       write(name .. ".lua", "return 1")

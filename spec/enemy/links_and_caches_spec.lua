@@ -189,7 +189,7 @@ describe("the cache of fitted models", function()
   end)
   after_each(function() command.remove(folder) end)
 
-  it("is its owner's only, whatever the umask", function()
+  it("can be read by its owner only, whatever the umask", function()
     for _, umask in ipairs { "000", "022", "077" } do
       fit(umask)
       for _, each in ipairs { "cache", "cache/ett", "cache/ett/models" } do

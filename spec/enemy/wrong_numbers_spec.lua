@@ -56,7 +56,7 @@ describe("ranges of the ledger's commands", function()
   end
 end)
 
-describe("files that name what cannot be", function()
+describe("files with impossible names or values are refused:", function()
   local flags = "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --vocab-size 1000 "
     .. "--micro-batch-size 1 --global-batch-size 32 "
 
@@ -149,7 +149,7 @@ describe("names and numbers of a model or plan", function()
 end)
 
 describe("words of trace, calibrate and sample", function()
-  it("a card, a trace or a tolerance that cannot be", function()
+  it("refuse an impossible card, trace or tolerance", function()
     write("tr/rank0.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"dur":2,'
       .. '"args":{"stream":7,"device":0}}]}')
     for name, text in pairs { ["bad.yaml"] = "a: [1\n b: }\n", ["words.yaml"] = "batch_size: many\n",
@@ -172,7 +172,7 @@ describe("words of trace, calibrate and sample", function()
     folders.remove(refusal.folder .. "/tr")
   end)
 
-  it("picture with words, a date that is none, a time that is none", function()
+  it("refuse words of picture, a wrong date and a wrong time", function()
     refused("picture x", "picture: takes no arguments, got 'x'", 2)
     refused("calibrate dgx_a100 . --source x --date foo", "calibrate: option '--date' must be YYYY-MM-DD, got 'foo'", 2)
     if not pcall(require, "ett.sample") then return end
@@ -312,7 +312,7 @@ describe("a cluster file", function()
     folders.remove(refusal.folder .. "/collectives")
   end)
 
-  it("whose node has less than one of its devices: each command has a word on it", function()
+  it("whose node has less bandwidth than one of its devices: each command warns", function()
     local wires = "links = { intra = { bandwidth = 3e11, source = 'x' }, inter = { bandwidth_per_gpu = 3e9, "
       .. "bandwidth_per_node = 1e6, source = 'x' } } }"
     cluster("a", {})

@@ -828,7 +828,7 @@ describe("Megatron-LM's flags", function()
     assert.equal("plan: field 'dp' must be a positive integer, got 'x'", message(small, { dp = "x" }))
   end)
 
-  it("that no plan can have are no stages to place the loss on", function()
+  it("of impossible numbers of stages do not place the loss", function()
     for _, stages in ipairs { "--pipeline-model-parallel-size 0.5",
       "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1e-7" } do
       assert.is_nil(read(small .. stages .. " --account-for-loss-in-pipeline-split", { dp = 1 }).plan.split)

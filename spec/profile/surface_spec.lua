@@ -44,7 +44,7 @@ describe("ett.profile.surface", function()
     assert.is_true(surface.fit(doubled):facts().error_mean > 0.5 * surface.fit(given):facts().error_mean)
   end)
 
-  it("drops a row of another mode and says which", function()
+  it("drops a row of another mode and names it", function()
     local given = made(50, 4, 0.02)
     local clean = surface.fit(given)
     local truth = given.seconds[17]
@@ -98,7 +98,7 @@ describe("ett.profile.surface", function()
     assert.is_true(model:facts().error_mean == model:facts().error_mean)
   end)
 
-  it("knows the start time of a call below its samples", function()
+  it("finds the start time of a call, also for shapes below its samples", function()
     local given = made(60, 11, 0.04)
     for i = 1, 60 do
       local rows, cols = given.rows[3 * i - 2], given.rows[3 * i - 1]
@@ -114,7 +114,7 @@ describe("ett.profile.surface", function()
     end
   end)
 
-  it("takes no start from kernels that are slow for other reasons", function()
+  it("finds no start time in kernels that are slow for other reasons", function()
     local given = made(40, 12, 0.0)
     local function seconds_of(rows, cols) -- small ones are slower
       return 2e-10 * rows * cols * (rows * cols > 3e4 and 1 or 1.5) + 1e-9 * rows

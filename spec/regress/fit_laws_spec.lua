@@ -74,7 +74,7 @@ describe("the gate of a family on a line", function()
     near(law(1.4525e8), r:predict({ 1.4525e8 }).value, 0.03)
   end)
 
-  fits("drops single rows of another mode as ever", function()
+  fits("still drops single rows of another mode", function()
     local x, y = line(100, function(e, i) return law(e) * (i % 20 == 0 and 50 or 1) end)
     local _, outliers = regressor.fit { family = "collective", rows = x, seconds = y }
     assert.are.equal(5, #outliers)

@@ -143,7 +143,7 @@ describe("clusters of unlike nodes", function()
   end)
 end)
 
-describe("refused clusters of unlike nodes", function()
+describe("faults of clusters of unlike nodes", function()
   local function refusal(list, more)
     local _, why = pcall(cluster_module.get, both(list, more))
     return tostring(why)
@@ -168,12 +168,12 @@ describe("refused clusters of unlike nodes", function()
     { "'parts' need 'links' with 'inter' alone", mixed.parts, { links = {} } },
   }
   for _, case in ipairs(cases) do
-    it("say " .. case[1], function()
+    it("are reported: " .. case[1], function()
       assert.is_truthy(refusal(case[2], case[3]):find(case[1], 1, true), refusal(case[2], case[3]))
     end)
   end
 
-  it("or plans on them", function()
+  it("in plans on them are reported, too", function()
     local function why(plan, cluster)
       local _, said = pcall(run, plan, cluster)
       return tostring(said)

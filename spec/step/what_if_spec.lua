@@ -51,7 +51,7 @@ describe("the estimate of a variation", function()
     assert.is_nil(e.low_seconds)
   end)
 
-  it("or the rule that refuses it, without the nearest valid plans", function()
+  it("is the rule that refuses the plan, without the nearest valid plans", function()
     local e, why = what_if.estimate { model = mixture, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 4,
       tp = 3, dp = 2 } }
     assert.is_nil(e)
@@ -59,7 +59,7 @@ describe("the estimate of a variation", function()
     assert.is_nil(why:find("nearest passing plans", 1, true))
   end)
 
-  it("but an interrupt is raised again", function()
+  it("raises an interrupt again", function()
     local times = { for_stack = function() error_module.raise("interrupt", "interrupted") end }
     local ok, raised = pcall(what_if.estimate, { model = mixture, cluster = "dgx_h100", plan = what.plan,
       times = times })
