@@ -8,7 +8,7 @@ local o = ett.options {
   cluster = { "string", default = "dgx_a100", help = "cluster by name or file" },
   recompute = { "string", default = "selective", help = "none, selective or full" },
   sequence_parallel = { "boolean", default = true, help = "split norms and residuals over tensor ranks" },
-  micro_batches = { "count", default = 64, help = "micro-batches a step" },
+  micro_batches = { "count", default = 64, help = "micro-batches per step" },
 }
 
 return ett.estimate {

@@ -9,7 +9,7 @@ local o = ett.options {
   tp = { "degree", default = 2, help = "tensor-parallel ranks" },
   dp = { "degree", default = 2, help = "data-parallel replicas" },
   micro_batch = { "count", default = 4, help = "sequences of one micro-batch" },
-  micro_batches = { "count", default = 8, help = "micro-batches a step" },
+  micro_batches = { "count", default = 8, help = "micro-batches per step" },
   seq = { "count", default = 4096, help = "tokens of a sequence" },
   schedule = { "string", default = "1f1b", help = "gpipe, 1f1b, interleaved or a file of lua/schedules" },
   recompute = { "string", default = "full", help = "none, selective or full" },

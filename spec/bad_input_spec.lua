@@ -101,7 +101,7 @@ describe("the command line", function()
     [llama .. "schedule=1f1c"] = { "^.*'1f1c'.*did you mean '1f1b'", 2 },
     [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; see `ett predict --help`", 2 },
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
-    ["bench nonsense"] = { "^bench: no measure 'nonsense'", 2 },
+    ["bench nonsense"] = { "^bench: no benchmark 'nonsense'", 2 },
   } do
     if case then it("ett " .. words, function() refused(words, case[1], case[2]) end) end
   end

@@ -87,7 +87,7 @@ describe("ett.profile.plot", function()
   end)
 
   it("lists the rows that the gate dropped, with line and reason", function()
-    local lines = { [fit_plot.key(entry.path, 3, 150e-6)] = "in another mode" }
+    local lines = { [fit_plot.key(entry.path, 3, 150e-6)] = "far from the fit and from its neighbours" }
     local root = xml.read(fit_plot.chart(result(points), lines))
     assert.equal(2, #marks(root, "circle"))
     local crosses = marks(root, "cross")
@@ -98,8 +98,8 @@ describe("ett.profile.plot", function()
       assert.near(p.seconds * 1e6, x(at_x + 4), 0.002 * p.seconds * 1e6)
       assert.near(p.predicted * 1e6, y(at_y + 4), 0.002 * p.predicted * 1e6)
     end
-    assert.matches("line 3 of NVIDIAA100-SXM4-80GB_gelu_fp16.csv: measured 150 us, predicted 140 us, in another mode",
-      xml.all(crosses[1], "title")[1].text, 1, true)
+    assert.matches("line 3 of NVIDIAA100-SXM4-80GB_gelu_fp16.csv: measured 150 us, predicted 140 us, "
+      .. "far from the fit and from its neighbours", xml.all(crosses[1], "title")[1].text, 1, true)
     assert.matches("2 rows dropped by the outlier gate, 1 of them held out", fit_plot.chart(result(points), lines), 1,
       true)
   end)

@@ -179,9 +179,9 @@ local fields = {
       help = "share of the optimizer states in the host's memory, and of the weights that the host updates" },
     { "offload_weights", "fraction", default = 0, c = true, help = "share of the weights in the host's memory" },
     { "micro_batches", "count", optional = true, most = 1 << 24, c = true, also = "gradient_accumulation_steps",
-      help = "micro-batches a step (or give global_batch)" },
+      help = "micro-batches per step (or give global_batch)" },
     { "global_batch", "count", optional = true, most = 1 << 58, also = "gbs batch train_batch",
-      help = "sequences a step over all replicas" },
+      help = "sequences per step, over all replicas" },
     { "optimizer_bytes", "nonnegative", software = true, optional = true, most = 1024,
       c = { "optimizer_bytes", function(bytes, p) return bytes or adam_bytes(p) end },
       help = "bytes of optimizer state per parameter, master weight included (default: Adam's 12; 8 with fp32 "
