@@ -8,9 +8,9 @@
     print(best["rows"][0])
 
 Keywords are fields of the plan and hyper-parameters; `ett predict --help MODEL` lists them. Results are those of
-`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. Ctrl-C ends a call
-of the main thread. A model or a cluster may be FILE.lua. `path="folder"`, or a list of folders, finds operators and other files of your own by name, as `--path`
-does; they are read again in each call.
+`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns, because ett has one state per process. Ctrl-C
+ends a call of the main thread. A model or a cluster may be FILE.lua. `path="folder"`, or a list of folders, finds
+operators and other files of your own by name, as `--path` does; they are read again in each call.
 """
 import ctypes
 import json
@@ -31,7 +31,7 @@ class Error(Exception):
 
 
 def _library():
-    """libett.so: of ETT_PREFIX, of the tree this file is in, or of the `ett` on PATH."""
+    """Loads libett.so: that of ETT_PREFIX, of the tree that holds this file, or of the `ett` on PATH."""
     here = os.path.dirname(os.path.realpath(__file__))
     prefixes = [os.environ.get("ETT_PREFIX"), os.path.join(here, "..", "..", ".."), "/usr", "/usr/local"]
     command = shutil.which("ett")
@@ -65,7 +65,7 @@ _state = _open()
 
 
 def call(function, **arguments):
-    """Calls a function of lua/ett/cli/call.lua; arguments of None are left out."""
+    """Calls a function of lua/ett/cli/call.lua. Arguments that are None are left out."""
     text = json.dumps({name: value for name, value in arguments.items() if value is not None})
     with _lock:
         answer = _c.ett_call(_state, function.encode(), text.encode())
@@ -81,17 +81,19 @@ def call(function, **arguments):
 
 
 def predict(model, cluster=None, **fields):
-    """One training step, as `ett predict --json`. `tokens=15e12` adds the days and dollars of a run."""
+    """Predicts one training step, as `ett predict --json`. `tokens=15e12` adds the days and dollars of a run."""
     return call("predict", model=model, cluster=cluster, **fields)
 
 
 def sweep(model, cluster=None, *, over, **fields):
-    """Every combination of the lists in `over`, as `ett sweep --json`: {"tp": [1, 2, 4], "hidden": [4096, 8192]}."""
+    """Predicts every combination of the lists in `over`, such as {"tp": [1, 2, 4], "hidden": [4096, 8192]}, as
+    `ett sweep --json`."""
     return call("sweep", model=model, cluster=cluster, over=over, **fields)
 
 
 def search(model, cluster=None, devices=None, **fields):
-    """The best plan, as `ett search --json`. `vary`, `where`, `objective`, `tokens`, `days`, `budget` as there."""
+    """Finds the best plan, as `ett search --json`. `vary`, `where`, `objective`, `tokens`, `days` and `budget` are the
+    options of that command."""
     return call("search", model=model, cluster=cluster, devices=devices, **fields)
 
 

@@ -93,7 +93,7 @@ const legend = list => el("div", { class: "legend" }, list.map(([name, c]) => {
   return el("span", {}, i, name);
 }));
 
-// A table that sorts by the column whose heading is pressed. Columns: {key, title, as?, name?, text?}.
+// A table that sorts by the column whose heading is clicked. Columns: {key, title, as?, name?, text?}.
 function table(columns, rows, onpick) {
   const body = el("tbody");
   const fill = list => body.replaceChildren(...list.map(row => {

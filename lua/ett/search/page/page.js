@@ -1,8 +1,8 @@
 // The page of a search.
 const table_ = data.columns, best = data.best, count = table_.count;
 const titles = { step_seconds: "step time", memory_bytes: "memory", run_dollars: "dollars of the run", run_days: "days of the run",
-  dollars_per_billion_tokens: "dollars a billion tokens", tokens_per_second: "tokens a second",
-  tokens_per_second_per_device: "tokens a second and device", run_kwh: "kWh of the run", kwh_per_billion_tokens: "kWh a billion tokens" };
+  dollars_per_billion_tokens: "dollars per billion tokens", tokens_per_second: "tokens per second",
+  tokens_per_second_per_device: "tokens per second and device", run_kwh: "kWh of the run", kwh_per_billion_tokens: "kWh per billion tokens" };
 const titleOf = name => titles[name] || name.replace(/_/g, " ");
 const showAs = name => /seconds$/.test(name) ? v => seconds(v) : /bytes$/.test(name) ? v => bytes(v) : v => show(v);
 const partTitles = { compute: "products, attention", memory: "memory-bound operators", node: "links in the node", network: "network",
@@ -113,7 +113,7 @@ function scatter() {
     "up", select(options, yName, v => { yName = v; repaint(); }, "up"), "colour",
     select(Object.keys(fields).map(n => [n, n]), by, v => { by = v; repaint(); }, "colour"), el("label", {}, log_, " logarithmic"),
     el("span", { class: "grow" }), el("span", { class: "note", id: "shown" })), tints, place, filters(),
-    el("p", { class: "note" }, "The line is the front: no plan is better in both. Circles are the plans compared below; press a point to add or remove it. "
+    el("p", { class: "note" }, "The line is the front: no plan is better in both. Circles are the plans compared below; click a point to add or remove it. "
       + "Points are stored to 0.01 % or better, the best plan exactly."));
   points = new Points(place, { count, x: () => axis(xName), y: () => axis(yName), mask,
     tint: () => fields[by] ? { codes: fields[by].codes, colors: palette } : { colors: palette }, describe, marks: () => picked,
@@ -184,28 +184,28 @@ function heat() {
   });
 }
 
-// One page to print: the best plan, why, how sure, and on what it rests.
+// One page to print: the best plan, its bottleneck, how certain it is, and its sources.
 function summary() {
   if (!best) return;
   const total = data.part_names.reduce((sum, n) => sum + best.parts[n], 0), gain = {};
   best.gains.forEach(g => { gain[g.part] = Math.max(0, -g.percent / 100); });
   const node = el("section", { class: "sheet" }, el("div", { class: "bar" }, el("h2", {}, "Summary"), el("span", { class: "grow" }), el("button", { onclick: () => print() }, "print")),
     el("p", {}, "The best plan of ", el("b", {}, best.model), " (" + (best.parameters / 1e9).toFixed(2) + " B parameters) on " + show(best.devices) + " x " + best.device + " (" + best.cluster + ") takes ",
-      el("b", {}, seconds(best.step_seconds)), " a step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "
-      + show(Math.round(best.tokens_per_second)) + " tokens a second" + (best.mfu_percent ? ", MFU " + best.mfu_percent.toFixed(1) + " %" : "") + ", "
+      el("b", {}, seconds(best.step_seconds)), " per step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "
+      + show(Math.round(best.tokens_per_second)) + " tokens per second" + (best.mfu_percent ? ", MFU " + best.mfu_percent.toFixed(1) + " %" : "") + ", "
       + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is " + (data.interrupted ? "the best so far of an interrupted search, after " : "the optimum of ") + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
     best.sure.length ? el("p", {}, best.sure.map(s => s[0].toUpperCase() + s.slice(1) + ".").join(" ")) : "",
     el("p", { class: "command" }, best.plan),
     el("div", { class: "columns" },
       el("div", {}, el("h3", {}, "Bottleneck"), table([{ key: "name", title: "part", text: true, as: String }, { key: "seconds", title: "time", as: v => seconds(v) },
-        { key: "share", title: "of the step", as: v => percent(v) }, { key: "gain", title: "a tenth faster", as: v => missing(v) ? "" : "−" + percent(v) }],
+        { key: "share", title: "of the step", as: v => percent(v) }, { key: "gain", title: "if 10 % faster", as: v => missing(v) ? "" : "−" + percent(v) }],
         data.part_names.filter(n => best.parts[n] > 0).map(n => ({ name: partTitles[n], seconds: best.parts[n], share: best.parts[n] / total, gain: gain[n] })))),
-      el("div", {}, el("h3", {}, "One field away"), table([{ key: "change", title: "change", text: true, as: String }, { key: "percent", title: "step", as: v => (v > 0 ? "+" : "") + v.toFixed(1) + " %" },
+      el("div", {}, el("h3", {}, "Plans with one field changed"), table([{ key: "change", title: "change", text: true, as: String }, { key: "percent", title: "step", as: v => (v > 0 ? "+" : "") + v.toFixed(1) + " %" },
         { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }, { key: "fits", title: "fits", as: v => v ? "yes" : "no" }], best.neighbours.slice(0, 8))),
       el("div", {}, el("h3", {}, "Memory of the fullest device"), table([{ key: "name", title: "kind", text: true, as: String }, { key: "bytes", title: "bytes", as: v => bytes(v) },
         { key: "source", title: "from", text: true, as: v => v || "" }], best.memory))),
     el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)),
-      el("li", {}, "Intervals cover the errors of operators and messages. All runs of one share an error, and plans of one device share these errors."),
+      el("li", {}, "Intervals cover the errors of operators and messages. All runs of one operator or message share an error, and plans on one device share these errors."),
       el("li", {}, show((data.cut || {}).rule || 0) + " layouts break a rule" + (data.first_rule ? ", the first: " + data.first_rule : "") + ".")));
   main.append(node);
 }
@@ -213,12 +213,12 @@ function summary() {
 async function start() {
   await loadColumns();
   tiles([best && [seconds(best.step_seconds), "best step"], best && [seconds(best.low_seconds, 3) + " – " + seconds(best.high_seconds, 3), best.interval_percent + " % interval"],
-    best && [show(Math.round(best.tokens_per_second)), "tokens a second"], best && best.mfu_percent && [best.mfu_percent.toFixed(1) + " %", "MFU"],
+    best && [show(Math.round(best.tokens_per_second)), "tokens per second"], best && best.mfu_percent && [best.mfu_percent.toFixed(1) + " %", "MFU"],
     best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.binds] || best.binds, "bottleneck"]]);
   main.querySelector(".tiles").classList.add("screen");
   scatter();
   const side = screenSection("Side by side", legend(data.part_names.map(n => [partTitles[n], partColors[n]])), compared);
-  side.append(el("p", { class: "note" }, "The best plans first; fields that differ are marked."));
+  side.append(el("p", { class: "note" }, "The best plans come first; fields that differ are marked."));
   if (data.details !== undefined) details = await unpackJson(data.details);
   compare();
   heat();

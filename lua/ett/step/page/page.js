@@ -2,11 +2,11 @@
 tiles([
   [seconds(data.step_seconds), "step", "interval of " + data.interval_percent + " %"],
   [seconds(data.low_seconds, 3) + " – " + seconds(data.high_seconds, 3), data.interval_percent + " % interval"],
-  [show(Math.round(data.tokens_per_second)), "tokens/s (" + show(data.tokens_per_second_per_device) + " a device)"],
+  [show(Math.round(data.tokens_per_second)), "tokens/s (" + show(data.tokens_per_second_per_device) + " per device)"],
   !missing(data.mfu_percent) && [data.mfu_percent.toFixed(1) + " %", "MFU"],
   [data.bubble_percent.toFixed(1) + " %", "bubble of the pipeline"],
   [bytes(data.memory_bytes, 3), (data.fits ? "of " : "does not fit: ") + bytes(data.memory_limit_bytes, 3) + " on the fullest device"],
-  !missing(data.dollars_per_billion_tokens) && [show(data.dollars_per_billion_tokens), "dollars a billion tokens"],
+  !missing(data.dollars_per_billion_tokens) && [show(data.dollars_per_billion_tokens), "dollars per billion tokens"],
   !missing(data.run_days) && [data.run_days.toFixed(1) + " days", "for " + data.run_tokens.toPrecision(3) + " tokens"],
 ]);
 
@@ -33,11 +33,11 @@ if (data.sensitivity && data.sensitivity.length) {
     { key: "fits", title: "fits", as: v => v ? "yes" : "no" }];
   const rates = data.sensitivity.filter(r => r.kind === "rate"), plans = data.sensitivity.filter(r => r.kind === "plan");
   main.append(el("div", { class: "columns" },
-    el("section", {}, el("h2", {}, "What would help: the plan"), plans.length ? table(columns, plans) : "No change of one field is possible.",
+    el("section", {}, el("h2", {}, "What would help: changes of the plan"), plans.length ? table(columns, plans) : "No change of one field is possible.",
       el("p", { class: "note" }, "Each row changes one field. Devices and batch stay the same; dp takes the remaining ranks. "
-        + "Press a heading to sort.")),
+        + "Click a heading to sort.")),
     el("section", {}, el("h2", {}, "What would help: faster hardware"), table(columns, rates),
-      el("p", { class: "note" }, "The step with one rate a tenth higher."))));
+      el("p", { class: "note" }, "The step time if one rate is 10 % higher."))));
 }
 
 // Where the time goes: a device, averaged over stages.
@@ -112,5 +112,5 @@ main.append(el("div", { class: "columns" },
     data.plan.map(([name, value, help]) => ({ name, value, help })))),
   el("section", {}, el("h2", {}, "Assumptions"), el("ul", {}, data.warnings.map(w => el("li", {}, "warning: " + w)),
     data.notes.map(n => el("li", {}, n)),
-    el("li", {}, "The interval covers the errors of operators and messages. All runs of one share an error."),
+    el("li", {}, "The interval covers the errors of operators and messages. All runs of one operator or message share an error."),
     el("li", {}, "Times marked assumed come from the device's rates; nothing was measured or fitted for them.")))));

@@ -51,7 +51,7 @@ if (data.step_table) {
     { key: "busy_us", title: "busy us" }, { key: "idle_frac", title: "idle", as: v => percent(v) }], rows.slice(0, 400)));
 }
 
-// A press on a row looks for its name in the timeline.
+// A click on a row searches its name in the timeline.
 const find = row => {
   if (!view) return;
   const input = document.querySelector("input[type=search]");
@@ -65,7 +65,7 @@ if (data.collective_table) section("Collectives", table([{ key: "kind", title: "
   { key: "total_ms", title: "total ms" }, { key: "mean_us", title: "mean us" }, { key: "p50_us", title: "p50 us" },
   { key: "p95_us", title: "p95 us" }, { key: "algbw_GBps", title: "algbw GB/s" }, { key: "busbw_GBps", title: "busbw GB/s" }],
   data.collective_table.collectives),
-  el("p", { class: "note" }, "Durations of kernels include waiting for the last rank. Press a heading to sort."));
+  el("p", { class: "note" }, "Durations of kernels include waiting for the last rank. Click a heading to sort."));
 
 if (data.straggler_lag) {
   const s = data.straggler_lag;
@@ -82,7 +82,7 @@ if (data.kernel_breakdown) section("Kernels", table([{ key: "name", title: "name
   { key: "kind", title: "kind" }, { key: "count", title: "count" }, { key: "total_ms", title: "total ms" },
   { key: "share", title: "share", as: v => percent(v) }, { key: "mean_us", title: "mean us" }, { key: "p50_us", title: "p50 us" },
   { key: "p95_us", title: "p95 us" }, { key: "max_us", title: "max us" }], data.kernel_breakdown.kernels, find),
-  el("p", { class: "note" }, "Press a kernel to find it in the timeline."));
+  el("p", { class: "note" }, "Click a kernel to find it in the timeline."));
 
 if (data.pipeline_bubble && data.pipeline_bubble.per_rank_last_iter) {
   const ranks = data.pipeline_bubble.per_rank_last_iter;
