@@ -3,7 +3,7 @@
 -- A searchable model is a file lua/ett/ledger/searchable/NAME.lua: { parameters =, describe(L, o) -> r,
 -- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions). Its optional unit(fixed)
 -- says what a device is: { name = "pods", devices = 32, device = "H100" }. Its price names
--- the parameter with the dollars of a device and hour.
+-- the parameter with the dollars per device and hour.
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
 local by = require "ett.base.by"
 local divisors = require "ett.base.divisors"

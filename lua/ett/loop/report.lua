@@ -59,7 +59,7 @@ local function stage_lines(result)
   end
   return text.table({ { key = "stage", title = "stage" }, { key = "unit", title = "" },
     { key = "count", title = "runs" }, { key = "measured", title = "measured ms" },
-    { key = "predicted", title = "predicted ms" }, { key = "off", title = "off" } }, rows)
+    { key = "predicted", title = "predicted ms" }, { key = "off", title = "error" } }, rows)
 end
 
 --- The stack of a comparison, and one that fits better.
@@ -113,17 +113,17 @@ function report.against(result, subject)
     append(lines, more)
   end
   if #result.operators > 0 then
-    section(text.table({ { key = "name", title = "operator, mean of a run" }, { key = "pass", title = "pass" },
+    section(text.table({ { key = "name", title = "operator, mean per run" }, { key = "pass", title = "pass" },
       { key = "runs", title = "runs" }, { key = "measured", title = "measured us" },
-      { key = "predicted", title = "predicted us" }, { key = "off", title = "off" },
-      { key = "share", title = "of kernels" }, { key = "from", title = "from" } }, operator_rows(result)))
+      { key = "predicted", title = "predicted us" }, { key = "off", title = "error" },
+      { key = "share", title = "share of kernels" }, { key = "from", title = "from" } }, operator_rows(result)))
   end
   if #result.collectives > 0 then
     section(text.table({ { key = "name", title = "collective" }, { key = "runs", title = "runs" },
       { key = "ranks", title = "ranks" }, { key = "bytes", title = "bytes" },
-      { key = "measured", title = "measured us" }, { key = "waiting", title = "of it waiting" },
+      { key = "measured", title = "measured us" }, { key = "waiting", title = "waiting us" },
       { key = "transfer", title = "transfer us" }, { key = "predicted", title = "predicted us" },
-      { key = "off", title = "off" } }, collective_rows(result)))
+      { key = "off", title = "error" } }, collective_rows(result)))
   end
   if #result.stages > 0 then section(stage_lines(result)) end
   if result.split then section(split_lines(result.split)) end
@@ -143,9 +143,10 @@ function report.left_out(list, medians)
   end
   if #rows > 0 then
     append(lines, text.table({ { key = "trace", title = "trace left out" }, { key = "operators", title = "operators" },
-      { key = "measured", title = "measured ms" }, { key = "without", title = "without samples" },
-      { key = "with", title = "with the others'" }, { key = "operator_without", title = "operators' median" },
-      { key = "operator_with", title = "with" } }, rows))
+      { key = "measured", title = "measured ms" }, { key = "without", title = "error, no samples" },
+      { key = "with", title = "error, others' samples" },
+      { key = "operator_without", title = "median of operators, no samples" },
+      { key = "operator_with", title = "others' samples" } }, rows))
     lines[#lines + 1] = ""
     lines[#lines + 1] = ("median over the traces: %.1f %% without samples, %.1f %% with those of the other traces")
       :format(100 * medians.without, 100 * medians.with)

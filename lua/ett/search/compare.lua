@@ -42,7 +42,7 @@ local function reason(a, b)
   end
   ratio("runs", a.runs, b.runs)
   if a.runs and b.runs and a.runs > 0 and b.runs > 0 then
-    ratio("a run", a.seconds / a.runs, b.seconds / b.runs)
+    ratio("time per run", a.seconds / a.runs, b.seconds / b.runs)
   else
     ratio("time", a.seconds, b.seconds)
   end
@@ -56,8 +56,8 @@ end
 local function plain(value) return type(value) == "table" and tables.value(value) or value end
 
 -- Field, title and unit of each total.
-local totals = { { "step_seconds", "step ms", 1e-3 }, { "low_seconds", "low ms", 1e-3 },
-  { "high_seconds", "high ms", 1e-3 }, { "tokens_per_second_per_device", "tokens/s per device" },
+local totals = { { "step_seconds", "step ms", 1e-3 }, { "low_seconds", "interval from ms", 1e-3 },
+  { "high_seconds", "interval to ms", 1e-3 }, { "tokens_per_second_per_device", "tokens/s per device" },
   { "mfu_percent", "MFU %" }, { "bubble_percent", "bubble %" }, { "memory_bytes", "memory GB", 1e9 },
   { "devices", "devices" }, { "dollars_per_billion_tokens", "USD per billion tokens" },
   { "kwh_per_step", "kWh per step" }, { "goodput_percent", "goodput %" }, { "run_days", "days" },

@@ -193,7 +193,7 @@ local function reasons(s, p, views, settings)
   end
   if p.dp > 1 then
     add(a.data_seconds - c.data_seconds, "data-parallel traffic: the ledger gathers 16-bit weights and reduces their "
-      .. "gradients once a batch (as ZeRO-1 does); ett predict reduces %s gradients, ZeRO %d",
+      .. "gradients once per batch (as ZeRO-1 does); ett predict reduces %s gradients, ZeRO %d",
       p.reduce_dtype or p.gradient_dtype, p.zero)
   end
   add(nil, "memory: embeddings and logits are in ett predict only; the metered ledger shards the optimizer's state "

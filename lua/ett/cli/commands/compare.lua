@@ -15,7 +15,7 @@ local rows = {
   { "other traffic (s)", "other_traffic_seconds", "%.5f" },
   { "optimizer (s)", "optimizer_seconds", "%.5f" }, { "bubble, waiting (s)", "bubble_seconds", "%.5f" },
   { "step (s)", "step_seconds", "%.5f" }, { "MFU (%)", "mfu_percent", "%.2f" },
-  { "memory a device (GB)", "memory_bytes", "%.3f", 1e-9 }, { "bound by", "bound_by", "%s" },
+  { "memory per device (GB)", "memory_bytes", "%.3f", 1e-9 }, { "bound by", "bound_by", "%s" },
 }
 
 local function print_table(result)

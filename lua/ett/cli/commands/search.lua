@@ -102,7 +102,7 @@ local function progress_with(show)
   local start = now()
   return function(done, units, best, effort)
     local seconds = math.max(now() - start, 1e-3)
-    show("%d of %d programs, %.0f layouts a second%s, %.0f s left", done, units, effort.plans / seconds,
+    show("%d of %d programs, %.0f layouts per second%s, %.0f s left", done, units, effort.plans / seconds,
       best and (", best %.4g s"):format(best.step_seconds) or "", seconds / done * (units - done))
   end
 end

@@ -55,7 +55,8 @@ local function check_operator(name, i, found)
     local ok, raised = pcall(operator.get, name)
     found[#found + 1] = ("field 'function_list[%d]': %s"):format(i, ok and "unknown operator" or raised.message)
   elseif op.family == "optimizer" then
-    found[#found + 1] = ("field 'function_list[%d]': '%s' is timed separately, once a step; remove it"):format(i, name)
+    found[#found + 1] = ("field 'function_list[%d]': '%s' is timed separately, once per step; remove it"):format(i,
+        name)
   end
 end
 
