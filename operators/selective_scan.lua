@@ -25,8 +25,8 @@ end
 
 --- Instructions of the kernels per token, channel and state (state-spaces/mamba, csrc/selective_scan). Forward: two
 --- products and the exponential of a factor, a scan that combines each state twice (a product and a multiply-add), and
---- the output. Backward repeats this without the output (7), scans the gradients (1 and 4), and computes those of x, of
---- the time steps, A, B and C (11). Sums of gradients of B and C over the channels are not counted.
+--- the output. Backward repeats this without the output (7) and scans the gradients (1 and 4). It computes the
+--- gradients of x, the time steps, A, B and C (11). Sums of gradients of B and C over the channels are not counted.
 function op.instructions(s, pass)
   return (pass == "backward" and 23.0 or 8.0) * s.tokens * s.channels * s.state
 end

@@ -17,14 +17,14 @@ typedef struct {
 } ett_sandbox_limits;
 
 /* Forks. Returns 0 in the child, which is then inside the sandbox: it can read the given
- * paths, write to two pipes, and start threads. It cannot open other files where the
- * kernel has Landlock, create or write files, start programs, use sockets, or signal
- * other processes. *landlock: whether the kernel has Landlock; without it every file of
- * the user can be read. The parent does not return. It copies the pipes to standard
- * output and standard error without control characters (ett_utf8_plain), forwards SIGINT
- * and SIGTERM, ends the child after 10 times processor_seconds, prints one sentence if a
- * limit ended it, and exits with its status. Returns -1 with *err, without a child, when
- * the kernel refuses. */
+ * paths, write to two pipes, and start threads. It cannot create or write files, start
+ * programs, use sockets, or signal other processes. If the kernel has Landlock
+ * (*landlock), it cannot open other files; else it can read every file of the user.
+ * The parent does not return. It copies the pipes to standard output and standard error
+ * without control characters (ett_utf8_plain), and forwards SIGINT and SIGTERM. It ends
+ * the child after 10 times processor_seconds, and prints one sentence if a limit ended
+ * the child. It exits with the child's status. Returns -1 with *err, without a child,
+ * when the kernel refuses. */
 int ett_sandbox_enter(const ett_sandbox_limits *limits, int *landlock, ett_err *err);
 
 #endif

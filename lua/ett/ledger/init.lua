@@ -1,10 +1,11 @@
 --- Tensors on parallel axes, and the cost of every operation on them. README.md lists the calls.
 --
 -- An axis has a degree. P, the product of all degrees, is the number of ranks. A dimension has a global size and at
--- most one axis. Its local size is size / degree, which must be an integer. On a rotational axis (a pipeline) the
--- local size is 1, the size is the degree, and a virtual size (the layers) must be a multiple of the degree. A tensor
--- is a set of dimensions and a set of axes over which it is scattered. For each tensor, an axis is carried (by a
--- dimension), scattered (the elements are split without a dimension) or broadcast (every rank has a full copy).
+-- most one axis. Its local size is size / degree, which must be an integer. On a rotational axis (a pipeline), the
+-- size is the degree and the local size is 1. Its virtual size (the layers) must be a multiple of the degree.
+-- A tensor is a set of dimensions and a set of axes over which it is scattered. For each tensor, an axis is carried,
+-- scattered or broadcast. A dimension carries it; or the elements are split without a dimension; or every rank has a
+-- full copy.
 --
 -- Counts are over all ranks, in FLOP and in words sent (Tx) and received (Rx), forward and backward. I is a product of
 -- global sizes, J a product of broadcast degrees, K a product of scattered degrees, nu a crossing frequency:

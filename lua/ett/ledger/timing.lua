@@ -1,11 +1,11 @@
 --- Time of a metered run: the compute of each meter and the traffic of each axis.
 --
 -- Axes are placed on the machine from the innermost outwards. An axis whose span (its degree times those inside it)
--- fits a node uses the node's link, others the network. Ranks send and receive simultaneously, so an axis takes
--- max(Tx, Rx) / bandwidth, plus a latency for each step of a ring ((degree - 1) steps per operation). Traffic of
--- different axes on one link is added; a fraction `overlap` of it may hide behind computing. Memory: a product reads
--- its inputs; a sum or copy writes its result (a chain of them only its last); the backward pass doubles both.
--- Attention scores are written, as without a fused kernel.
+-- fits in a node uses the node's link, others the network. Ranks send and receive simultaneously, so an axis takes
+-- max(Tx, Rx) / bandwidth. Each of the (degree - 1) steps of an operation's ring adds a latency. Traffic of different
+-- axes on one link is added; a fraction `overlap` of it may hide behind computing.
+-- Memory traffic: a product reads its inputs. A sum or copy writes its result, and a chain of them only the last one.
+-- The backward pass doubles both. Attention scores are written, as without a fused kernel.
 local by = require "ett.base.by"
 local ledger = require "ett.ledger"
 

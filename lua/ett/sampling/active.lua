@@ -5,8 +5,8 @@
 -- reduce the variance over all candidates (Cohn 1996). The variance does not depend on measured values, so a round can
 -- take several shapes, a quarter of those measured; this keeps the number of fits low.
 --
--- Trees model samples of GPUs. There every second shape of a round is the one farthest from all measured shapes of the
--- same kernel, also those of other operators of the campaign.
+-- Trees model samples of GPUs. There, every second shape of a round is the one farthest from the measured shapes of its
+-- kernel. Shapes of other operators of the campaign count, too, if they run the same kernel.
 --
 -- Sampling ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass. It also
 -- ends when the target is out of reach and the whole grid would hardly help: the surfaces' deviation of a new

@@ -64,8 +64,8 @@ local function candidates(p, layout)
   return list
 end
 
--- Layouts of `devices` devices with tp and pp multiplied by powers of 2, the smallest factors first. tp grows at most
--- to the size of a node.
+-- Layouts of `devices` devices with tp and pp multiplied by powers of 2, the smallest factors first. tp is at most the
+-- size of a node, unless the plan has more.
 local function layouts(p, devices, node)
   local list, tp = {}, p.tp
   while tp == p.tp or tp <= node do

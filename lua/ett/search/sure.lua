@@ -3,10 +3,11 @@
 -- Plans on one device share its errors, so differences are modelled, not totals. The log error of a plan's step is the
 -- sum of w_i e_i plus n. w_i are its shares by part (ett.search.explain: computing, memory, links, …), e_i the
 -- device's errors of the parts, and n the plan's own error. Plans with equal kernel shapes (the same program) share
--- nearly all of n. The error of the difference of two plans then has a t distribution with two degrees of freedom and
--- the scale sqrt(own^2 + shared^2 |w - w'|^2), with `same` instead of `own` for one program. Two degrees of freedom,
--- because errors of published steps have heavy tails. Plans on two devices have separate errors: |w|^2 + |w'|^2 in
--- place of |w - w'|^2, and the squared errors of the devices, from the intervals of their steps.
+-- nearly all of n.
+-- The error of the difference of two plans has a t distribution with the scale sqrt(own^2 + shared^2 |w - w'|^2). For
+-- plans of one program, `same` replaces `own`. The distribution has two degrees of freedom, because errors of published
+-- steps have heavy tails. Plans on two devices have separate errors: |w|^2 + |w'|^2 replaces |w - w'|^2. The squared
+-- errors of the devices are added, from the intervals of their steps.
 --
 -- The constants are maximum-likelihood estimates on a grid, from which plan was faster in pairs of published steps.
 -- The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the square

@@ -2,7 +2,7 @@
 --
 -- Operators are sampled twice, on operands that rotate through few bytes and through many. A step lies between the two
 -- (ett.validate.caches). The host's time for the call is added. Ranks that share a processor never leave it idle while
--- one of them has work, so a step lasts the sum of their processor times (processor sharing, Kleinrock 1967). A
+-- one of them has work. So a step lasts the sum of their processor times (processor sharing, Kleinrock 1967). A
 -- collective adds the time that ett.validate.wires sampled after as much computation.
 local caches = require "ett.validate.caches"
 local sample = require "ett.sample"

@@ -29,8 +29,8 @@ end
 
 --- Runs a function on every rank at once. Ranks never sleep: a waiting rank polls, or yields to a rank on the same
 --- processor. Processor time that no rank used therefore went to another program.
---- The processor on which other programs ran longest finishes last and waits least, so its ranks' processor time is
---- the time of the run without other programs (busy), if the ranks compute for equal times between collectives.
+--- The processor on which other programs ran longest finishes last, and its ranks wait least. Their processor time
+--- (busy) is the time of the run without other programs, if all ranks compute equally long between collectives.
 ---@return table { seconds = wall time over all ranks, foreign = share of it in which another program had a processor,
 --- busy = least processor time of the ranks on one processor }
 function Watch:observe(run)

@@ -38,7 +38,7 @@ void ett_boost_version(char out[32]) {
 }
 
 /* Gradient and majorising Hessian of the smoothed relative error in the logarithm:
- * r = prediction - log time. The slope of |exp(r) - 1| is exp(r), so a prediction that is
+ * r = prediction - log time. The slope of |exp(r) - 1| is exp(r). So a prediction that is
  * too high costs more than one that is too low, as in the reported error. */
 static void relative_gradient(const float *margin, const float *target, size_t rows,
                               double delta, float *gradient, float *hessian) {

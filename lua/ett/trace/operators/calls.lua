@@ -3,8 +3,8 @@
 -- A device row belongs to the host operator that launched it (by correlation, innermost on its thread). Its operation
 -- is the outermost of that operator's ancestors with a known shape (ett.trace.operators.kinds). In the backward pass
 -- the operation is that of the forward operator with the same sequence number (assigned by PyTorch's autograd).
--- Of two nested operators with equal shapes and unlike data types, the inner one ran: PyTorch's autocast casts the
--- inputs of an operator and calls it again. The casts are operators without a shape.
+-- Of two nested operators with equal shapes and unlike data types, the inner one ran. PyTorch's autocast casts the
+-- inputs of an operator and calls it again; the casts are operators without a shape.
 local kinds = require "ett.trace.operators.kinds"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
