@@ -21,8 +21,8 @@ return {
   sandbox = true,
   summary = "list operators, architectures, clusters, schedules, examples, …",
   usage = "list [KIND ...] [--json] [--quiet]",
-  description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are found too,\n"
-    .. "also files at the top of a `--path DIR`. These are recognized by their text and not run.",
+  description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are listed, too.\n"
+    .. "Files at the top of a `--path DIR` are recognized by their text and not run.",
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then

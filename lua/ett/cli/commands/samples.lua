@@ -158,7 +158,7 @@ return {
   options = {
     { "shape", "N,N,...", "values of the shape columns" },
     { "output", "FOLDER", "write FOLDER/DEVICE_OPERATOR_PRECISION.csv instead of printing" },
-    { "precision", "NAME", "precision in the file's name (fp16)" },
+    { "precision", "NAME", "precision in the file's name (default fp16)" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
     { "cluster", "NAME", "cluster whose nodes hold the ranks (default: the devices that the trace lists)" },
     { "left-out", "predict each trace with samples of the others" },

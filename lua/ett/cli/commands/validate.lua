@@ -139,8 +139,9 @@ return {
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples operators and collectives, predicts training steps from the samples, runs them, and\n"
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
-    .. "On CPUs, samples and steps alternate. Surplus ranks share processors. All layouts need 6 GB.\n"
-    .. "'others' is the share of processor time that other programs used during the steps.\n"
+    .. "On CPUs, samples and steps alternate. If there are more ranks than processors, ranks share them. All\n"
+    .. "layouts need 6 GB of memory.\n"
+    .. "The column 'others' is the share of processor time that other programs used during the steps.\n"
     .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
     .. "DistributedDataParallel, alternating with models of other sizes. These are recorded; the predictions\n"
     .. "use samples that ett takes from their traces.\n"
@@ -148,11 +149,11 @@ return {
   options = {
     { "backend", "NAME", "back end of the training (default: cuda if there is a GPU and no layout of several ranks)",
       choices = { "cpu", "cuda", "torch" } },
-    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: 1x1 and 2x1; without MPI, and with cuda, 1x1)",
+    { "layouts", "LIST", "list of 1x1, 2x1, 1x2, 2x2 and pp2 (default: 1x1 and 2x1; without MPI, and with cuda, 1x1)",
       kind = "list" },
     { "thorough", "on CPUs: all layouts, twice the steps, and the whole sampling campaign" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer", least = 0 },
-    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 if the GPU and cuDNN support it); cpu: fp32" },
+    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 if GPU and cuDNN support it); others have fp32" },
     { "no-check", "skip the check of each operator's outputs against double precision" },
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "number of model configurations, at most twelve", kind = "count", default = 12 },
