@@ -113,7 +113,7 @@ describe("ett sample", function()
       assert.equal(2, status, text)
       assert.matches(pattern, text)
     end
-    says("", "give one campaign; `ett list campaigns` names those of ett")
+    says("", "give one campaign; `ett list campaigns` lists the bundled ones")
     says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
     says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")
     says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device is not supported by the back end mpi: mpirun or "

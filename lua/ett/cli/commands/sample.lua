@@ -326,7 +326,7 @@ return {
     local campaign = require "ett.sampling.campaign"
     local sampler = require "ett.sampling.sampler"
     if #positional ~= 1 then
-      error_module.raise("usage", "sample: give one campaign; `ett list campaigns` names those of ett")
+      error_module.raise("usage", "sample: give one campaign; `ett list campaigns` lists the bundled ones")
     end
     local given = named(campaign.load, positional[1])
     if opts.backend then

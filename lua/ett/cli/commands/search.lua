@@ -183,7 +183,7 @@ return {
     fields.one_cluster("search", opts.cluster)
     local model, plan, vary = asked(opts, words)
     if not opts.devices and not vary.devices then
-      error_module.raise("usage", "search: missing --devices N, or several: --vary devices=64..1024")
+      error_module.raise("usage", "search: give --devices N, or several numbers with --vary devices=64..1024")
     end
     local share = require("ett.base.share").join()
     local rank = share and share.rank() or 0

@@ -40,7 +40,8 @@ return {
   },
   run = function(opts, positional)
     if #positional ~= 1 then
-      error_module.raise("usage", "submit: give one campaign; `ett list campaigns` names those of ett")
+      error_module.raise("usage", "submit: give one campaign, or one script that searches; `ett list campaigns` lists "
+        .. "the bundled campaigns")
     end
     if opts.print then
       refuse(opts, { "csv", "json", "quiet", "wait" }, "submit: --%s needs a job; --print submits none")
