@@ -129,7 +129,7 @@ describe("ett validate --backend cuda", function()
     assert.matches("\n1x1  2 x 768 heads 12 vocab 8192 batch 4x1 seq 1024  predicted +%d+%.%d+ ms  measured "
       .. "+%d+%.%d+ ms  error +[-+]%d+%.%d %%  loss %d", out)
     assert.matches("\n    flash_attention +backward +2%.0 +%d+%.%d+ +%d+%.%d+ +[-+]%d", out)
-    assert.matches("\n# device 0 %(Stand%-In 90%), bf16; a step is one CUDA graph, launching it takes %d+%.%d us", out)
+    assert.matches("\n# device 0 %(Stand%-In 90%), bf16; a step is one CUDA graph, whose launch takes %d+%.%d us", out)
     assert.matches("\n# 1x1: median error of the step %d+%.%d %% over 1 configurations", out)
   end)
 end)

@@ -450,8 +450,9 @@ local function measure(options, count)
     end
   end
   given.what = ("layout%s %s"):format(#names > 1 and "s" or "", table.concat(names, ", "))
-  options.on_stage(("%s: %d rank%s, sampling and training %d configurations in turn"):format(given.what, count,
-    count > 1 and "s" or "", #given.layouts[1].cases))
+  local cases = #given.layouts[1].cases
+  options.on_stage(("%s: %d rank%s, sampling and training %d configuration%s in turn"):format(given.what, count,
+    count > 1 and "s" or "", cases, cases > 1 and "s" or ""))
   local answer = run_ranks(given)
   local measured = { host = answer.host, retention = answer.retention }
   for i, name in ipairs(names) do

@@ -230,11 +230,12 @@ return {
     .. "by file, reason and line. A pass is void if most of its rows are faster than the device could be;\n"
     .. "it gets no model. Tables with fewer than 8 shapes only scale the kernel tables of their device, or\n"
     .. "the times of the links. The exit status is 1 if no table could be fitted.\n\n"
-    .. "--splits tests four splits of every file. They hold out a fifth of the rows, a fifth of the kernels,\n"
-    .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
+    .. "--splits tests four splits of every file. They hold out a fifth of the rows (random), a fifth of the\n"
+    .. "kernels (grouped), the largest sizes (extrapolation), and nine tenths of the rows (tenth). The same\n"
+    .. "model is fitted to the rest.\n"
     .. "The column 'covered %' is the share of held-out rows whose measured time lies within the predicted\n"
     .. "90 % interval.\n"
-    .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
+    .. "--svg plots the rows of the split grouped, measured against predicted, for each table and pass.\n"
     .. "The lines are equality and 10 % on either side; crosses are dropped rows.\n"
     .. "FOLDER/index.html shows all plots.",
   options = {

@@ -39,9 +39,9 @@ local function print_group(group, scale)
       group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations, so their times are less "
+    print(("# %s: ~ other programs disturbed nearly all steps of %d configuration%s, so their times are less "
       .. "certain, and the samples may be too slow. Run it again on an idle machine%s"):format(group.layout, disturbed,
-      scale < 1 and ", or with `--scale 1`, which repeats samples more often" or ""))
+      disturbed > 1 and "s" or "", scale < 1 and ", or with `--scale 1`, which repeats samples more often" or ""))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
@@ -51,9 +51,9 @@ local function print_group(group, scale)
     print(("# %s: held-out error of the collectives' samples: %s; %d of %d disturbed"):format(
       group.layout, table.concat(words, ", "), group.disturbed_collective_samples, group.collective_samples))
   end
-  print(("# %s: median error of the step %.1f %% over %d configurations%s"):format(group.layout,
-    100 * group.median_error, #group.rows, group.crowded and ("; %d ranks share a processor"):format(
-      group.ranks_per_processor) or ""))
+  print(("# %s: median error of the step %.1f %% over %d configuration%s%s"):format(group.layout,
+    100 * group.median_error, #group.rows, #group.rows > 1 and "s" or "",
+    group.crowded and ("; %d ranks share a processor"):format(group.ranks_per_processor) or ""))
 end
 
 local function layouts_of(opts, backend)
@@ -125,7 +125,7 @@ local function run(opts, out)
     end }
   if not require "ett.cli.print_value"(opts, result) and not opts.quiet then
     if result.backend == "cuda" then
-      print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
+      print(("# %s, %s; a step is one CUDA graph, whose launch takes %.1f us"):format(result.device, result.precision,
         result.groups[1].host.launch_seconds * 1e6))
     end
     for _, group in ipairs(result.groups) do print_group(group, scale) end
