@@ -47,7 +47,7 @@ describe("ett validate between ranks", function()
       assert(before, text)
       assert.is_true(tonumber(after) < tonumber(before))
       assert.matches(expected[3] .. " +%d+%.%d +%d+%.%d+ +%d+%.%d+ +[-+]%d", lines)
-      assert.matches(("# %s: median error of the step [%%d.]+ %%%% over %d configurations"):format(layout,
+      assert.matches(("# %s: median error of the step [%%d.]+ %%%% over %d configuration"):format(layout,
         expected[1]), text)
     end
     assert.matches("tables take turns", (read(("cat '%s/out/ranks_2_near/'*gelu*.csv"):format(folder))))
