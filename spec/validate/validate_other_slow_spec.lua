@@ -39,8 +39,8 @@ describe("ett validate", function()
 
   it("runs on its allowed processor, and with --no-check for any results", function()
     if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
-    for layout, crowded in pairs { ["1x1"] = "over 1 configurations\n$",
-      ["2x1"] = "over 1 configurations; 2 ranks share a processor\n$" } do
+    for layout, crowded in pairs { ["1x1"] = "over 1 configuration\n$",
+      ["2x1"] = "over 1 configuration; 2 ranks share a processor\n$" } do
       local text, ok = read(("ETT_PATH='%s' taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 "
         .. "--out %s/%s 2>&1"):format(wrong(), command, layout, folder, layout))
       assert(ok, text)
