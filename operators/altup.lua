@@ -3,7 +3,7 @@
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "altup", family = "elementwise", summary = "prediction and correction of residual streams" }
+local op = { name = "altup", family = "elementwise", summary = "alternating updates of residual streams" }
 
 op.note = "timed by its bytes; no kernel of it was measured"
 op.unmeasured = true

@@ -3,7 +3,7 @@ local launch = require "ett.operator.launch"
 local scores = require "ett.operator.scores"
 
 local op = { name = "fill_mask", family = "elementwise",
-  summary = "fill of the masked attention scores", selective = true, compiled = "mask_fill" }
+  summary = "fills masked attention scores with a large negative number", selective = true, compiled = "mask_fill" }
 
 -- Forward copies the scores and overwrites masked ones; backward clears the gradients of masked scores.
 scores.define(op, "fill_mask", {

@@ -3,7 +3,7 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "head_copies", family = "elementwise",
-  summary = "biases and copies around unfused attention: heads to tokens, gradients joined",
+  summary = "biases of queries, keys and values, and transposes around unfused attention",
   joins = "linear_qkv" } -- whose host operator adds the bias
 
 op.schema = { tokens = "count", width = "count", projected = "count", bias = "natural" }

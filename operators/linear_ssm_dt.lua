@@ -2,7 +2,7 @@
 local mixer = require "ett.operator.mixer"
 
 return mixer.linear({ name = "linear_ssm_dt", aliases = { "dt_proj" },
-  summary = "Mamba's expansion of the step to channels",
+  summary = "Mamba: expands the compressed time step to channels",
   repeats = mixer.whole },
   { place = "inside", bias = 1, inputs = function(c) return mixer.dims(c, "mamba").rank end,
     outputs = function(c) return mixer.dims(c, "mamba").inner end })

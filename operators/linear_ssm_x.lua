@@ -13,6 +13,6 @@ local function activation_bytes(s, dtype, stack)
 end
 
 return mixer.linear({ name = "linear_ssm_x", aliases = { "x_proj" },
-  summary = "Mamba's projection to B, C and the step", region = "sum",
+  summary = "Mamba: projects x to B, C and the compressed time step", region = "sum",
   activation_bytes = activation_bytes },
   { place = "inside", inputs = function(c) return mixer.dims(c, "mamba").inner end, outputs = outputs })

@@ -2,5 +2,5 @@
 --- arXiv 2106.09685). ett.step.frozen computes the shape for each target layer.
 local gemm = require "ett.operator.gemm"
 
-return gemm.linear({ name = "lora_a", summary = "LoRA adapter, inputs to rank" },
+return gemm.linear({ name = "lora_a", summary = "LoRA adapter: product from inputs to the rank" },
   { place = "inside", inputs = "hidden", outputs = function(c) return c.lora_rank or 16 end })

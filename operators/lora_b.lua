@@ -2,5 +2,5 @@
 --- arXiv 2106.09685). ett.step.frozen computes the shape for each target layer.
 local gemm = require "ett.operator.gemm"
 
-return gemm.linear({ name = "lora_b", summary = "LoRA adapter, rank to outputs" },
+return gemm.linear({ name = "lora_b", summary = "LoRA adapter: product from the rank to outputs" },
   { place = "inside", inputs = function(c) return c.lora_rank or 16 end, outputs = "hidden" })

@@ -3,7 +3,7 @@
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "relative_position_bias", family = "embedding", summary = "T5's bias of scores by distance" }
+local op = { name = "relative_position_bias", family = "embedding", summary = "T5's relative position bias of scores" }
 
 op.schema = { heads = "count", buckets = "count", seq_q = "count", seq_k = "count" }
 

@@ -3,7 +3,7 @@
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 
-local op = { name = "selective_scan", family = "elementwise", summary = "Mamba's selective scan and gate" }
+local op = { name = "selective_scan", family = "elementwise", summary = "Mamba's selective scan and its gate" }
 
 op.note = "timed by its bytes and instructions; no scan was measured"
 op.unmeasured = true

@@ -4,7 +4,7 @@ local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local op = { name = "shared_embedding", family = "embedding",
-  summary = "lookup of further tokens in the model's own table" }
+  summary = "second lookup in the model's embedding table" }
 
 -- copied: rows of the copy on the last pipeline stage. tied: the table is the embedding's; no copy on a single stage.
 op.schema = { tokens = "count", vocab = "count", hidden = "count", copied = "count?", tied = "natural?" }

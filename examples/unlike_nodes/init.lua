@@ -1,5 +1,6 @@
 #!/usr/bin/env ett
--- Llama-3 8B on unlike nodes: the two stages on A100 have fewer layers than those on H100. `split=8,8,8,8`: as many.
+-- Llama-3 8B on unlike nodes: the two stages on A100 have fewer layers than those on H100.
+-- `split=8,8,8,8` gives all four stages as many.
 local ett = require "ett"
 local o = ett.options { split = { "list", default = { 12, 11, 5, 4 }, help = "layers of each of the four stages" } }
 
