@@ -4,7 +4,7 @@
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "lightning_indexer", family = "bmm", summary = "scores and choice of keys of the lightning indexer" }
+local op = { name = "lightning_indexer", family = "bmm", summary = "scores and key choice of the lightning indexer" }
 
 op.note = "timed as products of its size; no kernel of it was measured"
 
