@@ -36,8 +36,8 @@ typedef struct {
 extern const ett_cpu_options ett_cpu_default_options;
 
 enum {
-  ETT_CPU_PREEMPTED = 1, /* dropped repeats left fewer than 3: thread times are used. Or
-                            fewer than min_repeats, in whose place they ran */
+  ETT_CPU_PREEMPTED = 1, /* fewer than 3 repeats were kept, so thread times are used; or
+                            dropped repeats took the time of some of min_repeats */
   ETT_CPU_SLOW_CLOCK = 2 /* the clock is over 5 % below the pool's best */
 };
 

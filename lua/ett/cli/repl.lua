@@ -128,7 +128,7 @@ local function open_input(env)
     function() terminal:close() end, true
 end
 
---- Reads lines until the input is complete: text, or nil and "end" or "interrupted".
+--- Reads lines until the input is complete. Returns the text, or nil and "end" or "interrupted".
 local function read_piece(read, env)
   local piece
   while true do

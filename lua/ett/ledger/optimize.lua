@@ -235,7 +235,7 @@ function optimize.pareto(results, x, y)
   return front
 end
 
---- Values to fix for a search in at most `days`, or in at most the days of the object's own limit.
+--- Fixed values of a search that allows at most `days`, or at most the days of the object's own limit.
 local function in_days(self, days, options, fixed)
   local all = merged(options and options.fixed, fixed)
   all.most_days = math.min(days, self.most_days)

@@ -13,7 +13,7 @@ local operators = require "ett.trace.operators"
 
 local layout = {}
 
---- Sets a field that is still open. A field of the workload card becomes certain if the trace agrees, and gives way if
+--- Sets a field that is still open. A field of the workload card becomes certain if the trace agrees. It is replaced if
 --- the trace is certain of another value.
 local function set(found, name, value, sure, why)
   local known = found[name]

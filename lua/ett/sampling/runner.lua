@@ -38,7 +38,7 @@ local function pending(target, held, run, chooses)
   return list, left
 end
 
---- Measures one shape of a target: results, or nil and an error. Raises only on an interrupt.
+--- Measures one shape of a target. Returns its results, or nil and an error. Raises only on an interrupt.
 function runner.measure(session, target, values, before)
   local ok, results, err = sample_limit.call(function()
     if target.kind == "collective" then

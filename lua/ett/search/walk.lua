@@ -1,5 +1,5 @@
 --- Walks units: opens them, lowers their programs, and lets C evaluate the plans below each chunk, the best bound
---- first.
+--- first. ett.search.space defines these words.
 local cluster_module = require "ett.profile.cluster"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"

@@ -1,7 +1,7 @@
 --- The workload card beside a trace: workload_card*.yaml, or the one given with --card.
 --
 -- Projects nest their cards differently. Each value is searched under its known names at any depth. The first name that
--- the card has wins, at its shallowest place, then at the first in sorted order.
+-- the card has is used, at its shallowest place; of several such places, the first in sorted order.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 

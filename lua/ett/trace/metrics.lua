@@ -87,7 +87,7 @@ local function plain(value, metric, key, level)
   return value
 end
 
---- Computes one metric over a view: its table, or nil and the reason it has none.
+--- Computes one metric over a view. Returns its table, or nil and the reason why it has none.
 ---@return table? result, string? reason
 function metrics.compute(metric, view)
   local ok, result = pcall(error_module.wrap, metric.name, metric.compute, view, view.options)

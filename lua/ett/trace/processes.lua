@@ -6,7 +6,7 @@ local interval = require "ett.interval"
 
 local processes = {}
 
---- Overlap, as a share of the shorter file, from which two files are different processes.
+--- Overlap, as a share of the shorter file, at which two files count as different processes.
 local same_time = 0.5
 
 local function span_overlap(a, b)

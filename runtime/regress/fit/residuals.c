@@ -163,8 +163,8 @@ static int fit_difficulty(const ett_work *w, const double *residual, double floo
  * the forest. */
 static const double even_share = 0.75;
 
-/* New rows may be in a mode that the gate dropped, as often as these rows were. Returns
- * whether all kept rows are fewer than the interval must cover. */
+/* New rows may be in a mode that the gate dropped, as often as the rows of the fit were.
+ * Returns whether the kept rows are a smaller share than the interval must cover. */
 static bool needs_modes(const ett_work *w) {
   return ETT_FIT_LEVEL * (double)(w->rows + w->mode_rows) > (double)w->rows;
 }

@@ -19,7 +19,7 @@ local function number_list(text, what)
   return list
 end
 
--- The most devices of a search, as of `ett search`. A search for 2^31 pods, and its sensitivities, took 10 s.
+-- The largest number of devices, as in `ett search`. A search with 2^31 pods, and its sensitivities, took 10 s.
 local most_devices = 1 << 24
 
 --- Parses `low:high`, `low:high:per_octave` or a list.
