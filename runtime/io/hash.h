@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "base/err.h"
+
 /* 32 hexadecimal digits and a NUL. */
 #define ETT_HASH_SIZE 33
 
@@ -14,5 +16,8 @@ typedef struct {
   size_t length;
 } ett_hash_piece;
 void ett_hash_pieces(const ett_hash_piece *pieces, size_t count, char out[ETT_HASH_SIZE]);
+
+/* Hash of a file: that of its content as one piece. Returns 0 or -1. */
+int ett_hash_file(const char *path, char out[ETT_HASH_SIZE], ett_err *err);
 
 #endif

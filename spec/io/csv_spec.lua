@@ -101,6 +101,15 @@ describe("ett.io", function()
     local path = os.tmpname()
     assert(files.write(path, "content"))
     assert.equal(files.hash "content", files.hash_file(path))
+    local long = ("0123456789"):rep(30000) -- read in parts
+    assert(files.write(path, long))
+    assert.equal(files.hash(long), files.hash_file(path))
+    assert(files.write(path, "content"))
+    assert.equal(files.hash(files.read "/proc/version"), files.hash_file "/proc/version") -- of unknown size
+    local none, why = files.hash_file(path .. ".none")
+    assert.same({ nil, "missing" }, { none, why.kind })
+    none, why = files.hash_file "/proc"
+    assert.same({ nil, "io" }, { none, why.kind })
     assert.equal("content", files.read(path))
     local text, err = files.read(path, 3)
     assert.is_nil(text)

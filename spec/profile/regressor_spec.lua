@@ -290,11 +290,11 @@ describe("ett.regressor", function()
     local again = assert(regressor.load(path))
     assert.are.same(r:predict(rows[1]), again:predict(rows[1]))
     local bytes = r:bytes()
-    assert(require("ett.io").write(path, "a head\n" .. bytes))
-    assert.equal(bytes, assert(regressor.load(path, "a head\n")):bytes())
-    for _, head in ipairs { "", "a Head\n", "a head\n" .. bytes .. "more" } do
-      local other, why = regressor.load(path, head)
-      assert.is_true(other == nil and why.kind == "format", head:sub(1, 9))
+    assert(require("ett.io").write(path, bytes .. "a tail\n"))
+    assert.equal(bytes, assert(regressor.load(path, "a tail\n")):bytes())
+    for _, tail in ipairs { "", "a Tail\n", "more" .. bytes .. "a tail\n" } do
+      local other, why = regressor.load(path, tail)
+      assert.is_true(other == nil and why.kind == "format", tail:sub(1, 9))
       assert.matches(path, why.message, 1, true)
     end
     assert.is_nil(regressor.open(bytes:sub(1, -9)))

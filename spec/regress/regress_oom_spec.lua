@@ -24,7 +24,7 @@ describe("bindings of runtime/regress with failing allocations:", function()
   local model = assert(regress.open(fit("hybrid"):bytes()))
   local bytes, text, design = model:bytes(), model:text(), { family = "gemm", dims = 4, multiprocessors = 108 }
   local path = os.tmpname()
-  assert(require("ett.io").write(path, "head " .. bytes))
+  assert(require("ett.io").write(path, bytes .. " tail"))
   for name, fn in pairs {
     ["regress.open"] = function() return regress.open(bytes) end,
     ["regress.open of damage"] = function()
@@ -32,9 +32,9 @@ describe("bindings of runtime/regress with failing allocations:", function()
       if ok then return ok end
       return err.kind == "format" or nil, err
     end,
-    ["regress.load"] = function() return regress.load(path, "head ") end,
+    ["regress.load"] = function() return regress.load(path, " tail") end,
     ["regress.load of damage"] = function()
-      local ok, err = regress.load(path, "head")
+      local ok, err = regress.load(path, "tail")
       if ok then return ok end
       return err.kind == "format" or nil, err
     end,

@@ -3,8 +3,9 @@
 -- The file name of a model is the hash of all inputs of the fit: the bytes of the sample files, the code that turns
 -- rows into dimensions, and the version of the regressor. For a user's operator, the code is its file and the modules
 -- that it names in `require "…"`. The hash misses modules with computed names, and files that the operator reads. Each
--- cache file begins with its key. Files are written atomically, so several processes may write the same file. An
--- unreadable model is fitted again; a model that cannot be written is reported once.
+-- file holds its key: texts in the first line, models in the last, so that their numbers stay aligned. Files are
+-- written atomically, so several processes may write the same file. An unreadable model is fitted again; a model that
+-- cannot be written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local find = require "ett.base.find"
@@ -53,9 +54,12 @@ function cache.add_sources(pieces, path, seen)
   local text, err = files.read(path)
   if not text then error(err, 0) end
   pieces[#pieces + 1] = files.hash(text)
-  for name in text:gmatch "require%s*%(?%s*[\"']([%w_.%-]+)[\"']" do
-    local module = not name:find "^ett%." and package.searchpath(name, package.path)
+  local at = text:find("require", 1, true) -- a pattern that is tried at every byte takes longer than all else here
+  while at do
+    local name = text:match("^require%s*%(?%s*[\"']([%w_.%-]+)[\"']", at)
+    local module = name and not name:find "^ett%." and package.searchpath(name, package.path)
     if module then cache.add_sources(pieces, module, seen) end
+    at = text:find("require", at + 1, true)
   end
 end
 
@@ -83,7 +87,7 @@ function cache.folder()
   return base and base .. "/ett/models"
 end
 
--- First line of a cache file. A file renamed to another key is not used.
+-- First or last line of a cache file. A file renamed to another key is not used.
 local function heading(key) return ("ett cache %s\n"):format(key) end
 
 local function path_of(key, ending)
@@ -139,7 +143,8 @@ local function keep(key, texts)
   if folder then
     ok, err = files.make_folder(folder, true)
     for _, one in ipairs(texts) do
-      if ok then ok, err = files.write(("%s/%s.%s"):format(folder, key, one[1]), heading(key) .. one[2], "private") end
+      local text = one[1] == "ett" and one[2] .. heading(key) or heading(key) .. one[2]
+      if ok then ok, err = files.write(("%s/%s.%s"):format(folder, key, one[1]), text, "private") end
     end
   end
   if not ok and not warned then

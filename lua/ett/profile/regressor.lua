@@ -181,10 +181,10 @@ end
 function Regressor:text() return self.model:text() end
 
 --- Reads a model file and checks it.
----@param head string? text before the model, with which the file must begin
+---@param tail string? text behind the model, with which the file must end
 ---@return ett.Regressor|nil, ett.Error?
-function regressor.load(path, head)
-  local model, err = regress.load(path, head)
+function regressor.load(path, tail)
+  local model, err = regress.load(path, tail)
   if not model then return nil, err end
   return wrap(model)
 end

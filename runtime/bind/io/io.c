@@ -54,14 +54,9 @@ static int io_hash(lua_State *L) {
 /* io.hash_file(path) -> 32 hexadecimal digits | nil, err */
 static int io_hash_file(lua_State *L) {
   ett_err err = {ETT_OK, ""};
-  ett_lua_file *file =
-      ett_lua_file_read(L, luaL_checkstring(L, 1), (size_t)1 << 32, &err);
-  if (!file)
-    return ett_lua_fail(L, &err);
-  const ett_hash_piece piece = {file->data, file->length};
   char hash[ETT_HASH_SIZE];
-  ett_hash_pieces(&piece, 1, hash);
-  ett_lua_file_free(file);
+  if (ett_hash_file(luaL_checkstring(L, 1), hash, &err) != 0)
+    return ett_lua_fail(L, &err);
   lua_pushstring(L, hash);
   return 1;
 }

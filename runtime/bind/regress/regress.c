@@ -1,7 +1,7 @@
 /* ett.regress: evaluates fitted regressors.
  *
  *   regress.open(bytes) -> model | nil, err
- *   regress.load(path [, head]) -> model | nil, err: of a file that begins with `head`
+ *   regress.load(path [, tail]) -> model | nil, err: of a file that ends with `tail`
  *   regress.from_text(text) -> model | nil, err
  *   model:predict{dims} -> value, low, high, provenance, outside, base
  *   model:predict(dimension) -> the same, of a model of one dimension
@@ -55,19 +55,18 @@ static int regress_open(lua_State *L) {
 
 static int regress_load(lua_State *L) {
   size_t length;
-  const char *path = luaL_checkstring(L, 1), *head = luaL_optlstring(L, 2, "", &length);
+  const char *path = luaL_checkstring(L, 1), *tail = luaL_optlstring(L, 2, "", &length);
   ett_err err, why;
   ett_model *model = new_model(L);
   ett_lua_file *file = ett_lua_file_read(L, path, (size_t)1 << 30, &err);
   if (!file)
     return ett_lua_fail(L, &err);
-  if (file->length < length || memcmp(file->data, head, length) != 0) {
-    ett_err_set(&err, ETT_ERR_FORMAT, "%s: begins with other bytes", path);
+  if (file->length < length ||
+      memcmp(file->data + file->length - length, tail, length) != 0) {
+    ett_err_set(&err, ETT_ERR_FORMAT, "%s: ends with other bytes", path);
     return ett_lua_fail(L, &err);
   }
-  /* The model keeps the block, whose numbers must be aligned. */
-  char *block = file->data;
-  memmove(block, block + length, file->length - length);
+  char *block = file->data; /* of the model from here on */
   file->data = NULL;
   if (ett_model_open(block, file->length - length, true, model, &why) != 0) {
     ett_err_set(&err, why.code, "%s: %s", path, why.message);
