@@ -1,9 +1,10 @@
 --- Router of a mixture of experts: fp32 scores and top-k selection. moe_permute moves the tokens to their experts,
 --- moe_unpermute back; an architecture that lists neither gets both (lua/ett/model/architecture.lua).
-local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
+
+local function doubles() return require "ett.operator.doubles" end -- for tests of kernels alone
 
 local op = { name = "moe_router", aliases = { "router" }, family = "router",
   summary = "expert scores and top-k selection", moves = { "moe_permute", "moe_unpermute" } }
@@ -88,7 +89,7 @@ extern "C" __global__ void router_scores_backward(const float *probability, cons
 
 op.doubles = {
   router_top_k = function(scores, probability, weight, chosen, experts, top_k)
-    for i, v in ipairs(doubles.softmax(scores, experts)) do probability[i] = v end
+    for i, v in ipairs(doubles().softmax(scores, experts)) do probability[i] = v end
     for row = 0, #scores // experts - 1 do
       local order = {}
       for e = 1, experts do order[e] = e - 1 end
@@ -109,7 +110,7 @@ op.doubles = {
       local at = (k - 1) // top_k * experts + e + 1
       dprobability[at] = dprobability[at] + dweight[k]
     end
-    for i, v in ipairs(doubles.softmax_backward(probability, dprobability, experts)) do dscores[i] = v end
+    for i, v in ipairs(doubles().softmax_backward(probability, dprobability, experts)) do dscores[i] = v end
   end,
 }
 

@@ -1,8 +1,9 @@
 --- Gated activation silu(gate) * up (Shazeer 2020). `width` is the width of the output.
-local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
+
+local function doubles() return require "ett.operator.doubles" end -- for tests of kernels alone
 
 local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise", gated = true,
   summary = "gated activation silu(gate) * up", compiled = "swiglu" }
@@ -24,13 +25,13 @@ memory.define(op, {
 
 launch.map(op, {
   forward = { takes = { "gate", "up" }, gives = { "y" }, code = "y = gate / (1.0f + expf(-gate)) * up;",
-    double = function(gate, up) return (doubles.swiglu(gate, up)) end },
+    double = function(gate, up) return (doubles().swiglu(gate, up)) end },
   backward = { takes = { "gate", "up", "dy" }, gives = { "dgate", "dup" },
     code = [[float sigmoid = 1.0f / (1.0f + expf(-gate));
     dgate = dy * up * sigmoid * (1.0f + gate * (1.0f - sigmoid));
     dup = dy * gate * sigmoid;]],
     double = function(gate, up, dy)
-      local _, by_gate, by_up = doubles.swiglu(gate, up)
+      local _, by_gate, by_up = doubles().swiglu(gate, up)
       return dy * by_gate, dy * by_up
     end },
 })

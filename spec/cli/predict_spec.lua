@@ -25,6 +25,24 @@ local function temporary(text)
   return path
 end
 
+describe("a prediction in a new process", function()
+  it("loads no module that it does not use", function()
+    local path = temporary(([[
+      local loaded = package.loaded
+      require("ett.cli.main") { "run", %q, "--quiet" }
+      assert(loaded["ett.step.estimate"] and loaded["ett.profile.coefficients"])
+      for _, name in ipairs { "argparse", "ett.operator.doubles", "ett.profile.cache", "ett.profile.fit",
+        "ett.profile.kernels.attention", "ett.profile.kernels.attention_training", "ett.profile.kernels.gemm",
+        "ett.profile.kernels.transfer", "ett.report.table", "ett.step.variation",
+        "ett.import.estimate_train_time.campaign" } do
+        if loaded[name] then print(name) end
+      end]]):format(host.root .. "/examples/llemma_7b.lua"))
+    local text = run(("run %s --quiet"):format(path))
+    os.remove(path)
+    assert.equal("", text)
+  end)
+end)
+
 describe("ett predict --composition reference", function()
   if not exists(folder .. "/golden.json") then
     pending("skipped: the recorded runs are not at " .. folder)

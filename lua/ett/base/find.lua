@@ -84,11 +84,9 @@ function find.label(path)
   return (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
 end
 
--- Whether a path is a regular file that can be opened; opening a named pipe would block.
-local function readable(path)
-  local file = require("lfs").attributes(path, "mode") == "file" and io.open(path, "r")
-  return file and file:close()
-end
+-- Whether a path is a regular file; opening a named pipe would block. The error of a file that cannot be opened comes
+-- from its loading.
+local function is_file(path) return require("lfs").attributes(path, "mode") == "file" end
 
 -- Whether a root is a folder of the user, where description files may also lie at the top level.
 local function is_own(root)
@@ -120,7 +118,7 @@ function find.path(kind, name)
   local at_top
   for _, root in ipairs(find.roots()) do
     for i, path in ipairs(candidates(root, kind, name)) do
-      local found = path ~= script_path and readable(path)
+      local found = path ~= script_path and is_file(path)
       if found and not (i == 4 and kept[kind]) then return path end
       at_top = at_top or found and path or nil
     end
@@ -178,7 +176,7 @@ function find.at_top()
   local function add_all(root)
     for entry in lfs.dir(root) do
       local name, path = entry:match("^([%w_][%w_%-%.]*)%.lua$"), root .. "/" .. entry
-      if name and readable(path) then entries[#entries + 1] = { name = name, path = path } end
+      if name and is_file(path) then entries[#entries + 1] = { name = name, path = path } end
     end
   end
   for _, root in ipairs(find.roots()) do
@@ -326,7 +324,7 @@ end
 function find.part(folder, name)
   for _, root in ipairs(find.roots()) do
     local path = ("%s/%s/%s.lua"):format(root, folder, name)
-    if readable(path) then return find.load_file(path) end
+    if is_file(path) then return find.load_file(path) end
   end
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
@@ -337,7 +335,7 @@ end
 function find.beside(leaf, name, folder)
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
     if folder then path = ("%s/%s"):format(folder, path) end
-    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
+    if name:find "^[%w_-]+$" and is_file(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
   end
 end
 

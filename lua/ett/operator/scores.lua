@@ -2,10 +2,11 @@
 --
 --   scores.define(op, what, cost)  -- schema, shape, name in traces, and cost (ett.operator.memory)
 --   scores.softmax(op, masked)     -- kernels: over all keys, or under a causal mask
-local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
+
+local function doubles() return require "ett.operator.doubles" end -- for tests of kernels alone
 
 local scores = {}
 
@@ -59,10 +60,10 @@ function scores.softmax(op, masked)
   local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
   op.doubles = {
     [op.name .. "_forward"] = function(x, y, ...)
-      doubles.set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))
+      doubles().set(y, doubles().softmax(x, select(-1, ...), seen_by((...))))
     end,
     [op.name .. "_backward"] = function(y, dy, dx, ...)
-      doubles.set(dx, doubles.softmax_backward(y, dy, select(-1, ...), seen_by((...))))
+      doubles().set(dx, doubles().softmax_backward(y, dy, select(-1, ...), seen_by((...))))
     end,
   }
   local text = { NAME = op.name, ARGUMENTS = masked and "long long seq_q, " or "",

@@ -28,7 +28,6 @@ local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local slices = require "ett.step.slices"
 local spread = require "ett.step.spread"
-local variation = require "ett.step.variation"
 
 local estimate = {}
 
@@ -366,7 +365,7 @@ end
 ---@param slowed function of ett.step.variation
 local function add_outlook(e, cluster, tokens, lowered, result, model, slowed)
   local p = e.plan
-  variation.add(e, slowed)
+  if p.jitter > 0 or p.slow_share > 0 or p.rank_slowdown then require("ett.step.variation").add(e, slowed) end
   local placed = parts.shares(cluster, p, e.devices)
   local part_runs = placed and parts.runs(placed, p, lowered.kinds)
   energy.add(e, cluster, function(part)

@@ -307,11 +307,10 @@ local function law_of(e, slowed, v)
   return variation.law(factors, single, all, work, v.jitter > 0)
 end
 
---- Adds the distribution of the step to an estimate; does nothing if all devices are equal.
+--- Adds the distribution of the step to an estimate of devices that differ.
 ---@param slowed function(factors): step seconds for lists of factors of the stages' computing (ett.step)
 function variation.add(e, slowed)
   local p, found = e.plan, { mean = 0.0, p50 = 0.0, p90 = 0.0, p99 = 0.0 }
-  if p.jitter == 0 and p.slow_share == 0 and not p.rank_slowdown then return end
   if p.rank_slowdown then
     local seconds = 0.0
     for _, each in ipairs(slowed(of_ranks(p))) do seconds = math.max(seconds, each) end

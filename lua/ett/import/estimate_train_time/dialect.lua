@@ -91,6 +91,8 @@ dialect.collectives = { allgather_large = "all_gather", allreduce_large = "all_r
 dialect.stand_ins = { optimizer = { lacks = "tensors", operator = "middle_stage_optimizer",
   shape = function(s) return { params = s.params, tensors = 100 } end } }
 
-dialect.campaign = require "ett.import.estimate_train_time.campaign"
+function dialect.campaign(document, label)
+  return require "ett.import.estimate_train_time.campaign"(document, label)
+end
 
 return dialect

@@ -16,15 +16,18 @@ local regressor = require "ett.profile.regressor"
 local schema = require "ett.base.schema"
 local sealed = require "ett.base.sealed"
 local table_at = require "ett.base.table_at"
-local training = require "ett.profile.kernels.attention_training"
-local transfer = require "ett.profile.kernels.transfer"
+
+-- A step whose operators all have samples needs none of these.
+local function training() return require "ett.profile.kernels.attention_training" end
+local function transfer() return require "ett.profile.kernels.transfer" end
 
 local must = error_module.must
 local kernels = {}
 
 kernels.format = "ett kernel 2"
 
-local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention" }
+local models = { gemm = function() return require "ett.profile.kernels.gemm" end,
+  attention = function() return require "ett.profile.kernels.attention" end }
 
 -- Chosen on development splits of the tables (other seeds than those that `ett bench kernels` reports).
 local parameters = { tree_method = "hist", grow_policy = "lossguide", max_depth = 0, max_leaves = 48, eta = 0.13,
@@ -33,8 +36,9 @@ local parameters = { tree_method = "hist", grow_policy = "lossguide", max_depth 
 --- The kernel model of a name. Raises an error with the nearest name if there is none.
 ---@param name string
 function kernels.get(name)
+  if models[name] then return models[name]() end
   local names = schema.keys(models)
-  return models[name] or error_module.raise("missing", "unknown kernel model '%s'%s; there are %s", tostring(name),
+  error_module.raise("missing", "unknown kernel model '%s'%s; there are %s", tostring(name),
     error_module.suggestion(tostring(name), names), table.concat(names, ", "))
 end
 
@@ -100,11 +104,11 @@ Kernel.__index = Kernel
 --- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
-function Kernel:predict(x) return transfer.between(self, x) end
+function Kernel:predict(x) return transfer().between(self, x) end
 
 function Kernel:at(x)
   local analytic, features = self.model.analyse(self.device, self.dtype, x)
-  local value, low, high = transfer.bounded(self.trees:predict(features), self.wider)
+  local value, low, high = transfer().bounded(self.trees:predict(features), self.wider)
   return analytic * value, analytic * low, analytic * high
 end
 
@@ -213,7 +217,7 @@ end
 local function alike(device, found)
   local kept = {}
   for _, kernel in ipairs(found) do
-    if transfer.same_chip(device, kernel.device) then kept[#kept + 1] = kernel end
+    if transfer().same_chip(device, kernel.device) then kept[#kept + 1] = kernel end
   end
   return kept[1] and kept or found
 end
@@ -229,7 +233,7 @@ function kernels.transferred(device, name, dtype)
       found[#found + 1] = kernels.own(other, name, dtype)
     end
   end
-  return found[1] and transfer.new(device, alike(device, found)) or nil
+  return found[1] and transfer().new(device, alike(device, found)) or nil
 end
 
 --- The kernel of a device: its own, else one transferred from its neighbours; nil if there is none, or if the device
@@ -277,10 +281,10 @@ end
 -- Factor on the laws of `other` for a device at a head dimension: the ratio of the long forward passes of both devices,
 -- each divided by its time according to the laws.
 local function level(device, other, laws, head_dim, here, there)
-  return training.at_length(head_dim, function(x)
+  return training().at_length(head_dim, function(x)
     local shape = merged(x, { seq_q = x.seq, seq_k = x.seq, value_dim = head_dim, causal = 1 })
     local function over_law(of, kernel)
-      return kernel:predict(x) / training.seconds(of, laws, "bf16", "forward", shape)
+      return kernel:predict(x) / training().seconds(of, laws, "bf16", "forward", shape)
     end
     return over_law(device, here) / over_law(other, there)
   end)
@@ -291,9 +295,9 @@ end
 local function moved(laws, device, other, here)
   local there = kernels.own(other, "attention", "bf16")
   local query = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
-  local per_query = training.scaled(laws, function() return 1.0 end, query)
+  local per_query = training().scaled(laws, function() return 1.0 end, query)
   local known = {}
-  return training.scaled(per_query, function(head_dim)
+  return training().scaled(per_query, function(head_dim)
     local dim = head_dim <= 64 and 64 or 128 -- which every table has
     known[dim] = known[dim] or there and level(device, other, per_query, dim, here, there) or 1.0
     return known[dim]
