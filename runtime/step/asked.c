@@ -30,8 +30,8 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   return key;
 }
 
-/* The cache entry of a plan; NULL if the key does not determine its slices (orders,
- * split, parts) or if its passes send messages too (ZeRO-3). */
+/* The cache entry of a plan. NULL if the key does not determine its slices (orders,
+ * split, parts), or if its passes send messages of weights, too (ZeRO-3). */
 static ett_asked *entry_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   if (p->orders || p->split || p->rank_map || e->stage_parts || e->passes_only ||

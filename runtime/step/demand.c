@@ -123,13 +123,15 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Limits a time outside the samples, so that it joins the samples: the sampled time and
- * that of the links at the smallest sample, or at the largest. Lower limit: half of the
- * links' time, or less if the samples are faster: below by the same ratio, above by the
- * same seconds, so that a ratio of latencies does not become a bandwidth. Below the
- * samples, where regressors are constant, also an upper limit: the links' time, or more
- * if the samples are slower. The interval ends at half of the lower limit and at twice
- * the slowest of these times. */
+/* Limits a time outside the samples, without a step at their ends, as within_links of
+ * lua/ett/profile/of_cluster.lua. sampled: the time of the samples at the smallest or the
+ * largest sample; the links have their own time there.
+ * Lower limit: half of the links' time. It is lower if the samples at the end are faster
+ * than that: for smaller messages by the same ratio, for larger ones by the same number
+ * of seconds, so that a ratio of latencies does not become a ratio of bandwidths.
+ * Upper limit, for smaller messages only, where regressors are constant: the links' time,
+ * or more if the samples are slower. The interval ends at half of the lower limit and at
+ * twice the slowest of these times. */
 static ett_demand_time within_links(double by_links, double seconds_end, double links_end,
                                     int below, ett_demand_time own) {
   double ratio = seconds_end / links_end;

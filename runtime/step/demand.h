@@ -77,18 +77,18 @@ typedef struct ett_message_price {
   double low, high;        /* the ends of the law's interval, as multiples of its time */
   ett_model *model;        /* fitted to samples; NULL: the law alone gives the time */
   double element_bytes, ranks;     /* a sample's size: bytes / element_bytes / ranks */
-  double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none do */
+  double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none */
 } ett_message_price;
 
 /* Updates of one kind of pipeline stage. */
 typedef struct ett_update_price {
   ett_model *model;        /* NULL: none */
   double hidden;           /* width of the model */
-  double bytes, bandwidth; /* of a parameter; no time below that of the bytes is taken */
+  double bytes, bandwidth; /* bytes of a parameter; their time is the lower limit */
 } ett_update_price;
 
 /* Sets the times of present and future messages with the kind, placement and element size
- * of a demand, where the price gives a time. Messages of parts of a cluster are excluded.
+ * of a demand, if the price gives a time. Messages of parts of a cluster are excluded.
  * The objects that the price points to must outlive the demands. */
 int ett_demands_price(ett_demands *demands, size_t index, const ett_message_price *price,
                       ett_err *err);

@@ -8,9 +8,9 @@
 #include "step/flows.h"
 #include "step/pipeline/engine.h"
 
-/* The flows of a stage: its units; two flows of sends; its collectives. If sends overlap,
- * those of the outermost lane are on the second flow of sends, else all are on the first.
- */
+/* The flows of a stage: its units; two flows of sends; its collectives. If sends overlap
+ * computing, sends of the outermost lane are on the second flow; else all sends are on
+ * the first. */
 enum { RANK, SENDS, COLLECT = SENDS + 2, FLOWS };
 
 /* A unit produces its buckets in at most this many groups, and one for the rest. */
@@ -126,7 +126,7 @@ static double rate_on(const run *x, const double *lanes, const double *free) {
   return rate;
 }
 
-/* The rate of a send beside another: each gets at least half of a lane. */
+/* The rate of a send during another send: each gets at least half of a lane. */
 static double rate_beside(const run *x, const double *lanes, const double *other,
                           const double *free) {
   double left[ETT_LANES], rate = rate_on(x, other, free);
@@ -752,10 +752,10 @@ static void skip(run *x, int64_t times) {
   }
 }
 
-/* At the first rank's first unit of each period: skips periods that would repeat earlier
- * ones. Later events depend on the state alone, so equal states repeat while the orders
- * repeat. Some steps repeat after several periods. A state is therefore compared with a
- * stored one, which is replaced after 1, 2, 4, ... periods (Brent 1980). */
+/* Called at the first rank's first unit of each period: skips periods that would repeat
+ * earlier ones. Later events depend only on the state, so equal states repeat while the
+ * orders repeat. Some steps repeat only after several periods. So a state is compared
+ * with a stored state, which is replaced after 1, 2, 4, ... periods (Brent 1980). */
 static void note_steady(run *x) {
   const ett_pipeline *p = x->p;
   const ett_cursor *c = &x->rank[0].cursor;

@@ -7,18 +7,18 @@
  *   units         of the pipeline run on compute, in the order of their rank. Their own
  *                 messages are spread evenly over them.
  *   sends         to other stages run one after the other. A blocking send occupies its
- *                 rank. Other sends wait in two queues: sends of the stage's outermost
- *                 lane, and all others.
+ *                 rank. Other sends wait in two queues: one for the stage's outermost
+ *                 lane, one for all other lanes.
  *   gathers       of the weights of a slot start with the step. The first forward of a
  *                 slot ends after its gather.
- *   reductions    of gradient buckets. The backward or weight unit produces its buckets
- *                 evenly.
+ *   reductions    of gradient buckets. A backward or weight unit produces its buckets at
+ *                 even intervals.
  *
- * The slowest lane of a transfer sets its rate. A send beside a unit gets its own share
- * of a lane, at most the part that the unit leaves free, but at least half. The same
- * holds for two concurrent sends. Gathers and reductions run one after the other on the
- * rest of the lanes. A message counts only at the stage that sends it. Computing beside
- * gathers and reductions is slower by `share`. */
+ * The slowest lane of a transfer sets its rate. A send that runs during a unit gets its
+ * own share of a lane: at most the part that the unit leaves free, but at least half. The
+ * same is true for two concurrent sends. Gathers and reductions run one after the other
+ * on the rest of the lanes. A message counts only at the stage that sends it. Computing
+ * is slower by `share` during gathers and reductions. */
 #ifndef ETT_STEP_LINKS_H
 #define ETT_STEP_LINKS_H
 
@@ -95,7 +95,8 @@ int ett_links_run(const ett_pipeline *pipeline, const ett_links *links,
 /* Whether the sends of a stage depend only on its own earlier units and sends. */
 int ett_links_in_order(const ett_pipeline *pipeline, const ett_links *links);
 
-/* The same result in that case, in one pass over the tape of the pipeline. */
+/* In that case, the same result as ett_links_run, in one pass over the pipeline's tape.
+ */
 int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
                            ett_pipeline_workspace *workspace,
                            ett_links_workspace *links_workspace, ett_links_result *result,
@@ -105,8 +106,8 @@ int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
  */
 int ett_links_outermost(const ett_pipeline *pipeline, const ett_links *links, int stage);
 
-/* Seconds of reductions or gathers per second beside a unit. busy: share of the unit's
- * time at full rate in which it occupies each lane. */
+/* Rate of reductions or gathers during a unit. busy: for each lane, the share of the
+ * unit's time at full rate in which the unit occupies the lane. */
 static inline double ett_links_beside(const ett_links *l, double rate,
                                       const double *busy) {
   double most = 1;

@@ -10,8 +10,8 @@
 
 typedef struct in_order {
   const ett_links *l;
-  ett_engine e; /* link[0], link[1]: inner sends, and those of the outermost lane, until;
-                   link[2]: collectives are counted up to then */
+  ett_engine e; /* link[0], link[1]: end of the sends of inner lanes, and of the outermost
+                   lane; link[2]: time up to which collectives are counted */
   const int32_t *outermost; /* per rank */
   const unsigned char
       *holds;   /* per rank and link: whether these sends stop collectives */
@@ -206,8 +206,8 @@ static double rate_beside(const in_order *o, const ett_event *event,
   return ett_links_beside(o->l, 1 - o->l->share, busy);
 }
 
-/* Runs the collectives of a rank beside its units event .. last; returns the end of the
- * units. A first forward waits for its weights. */
+/* Runs the collectives of a rank during its units event .. last; returns the end of the
+ * units. The first forward of a slot waits for its weights. */
 static double beside(const in_order *o, const ett_event *event, const ett_event *last,
                      double start, double seconds) {
   int rank = event->rank, slot = -1;

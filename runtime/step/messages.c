@@ -104,8 +104,8 @@ int ett_messages_gathers_every(const ett_evaluation *e, int backward) {
   int whole = ett_messages_whole(e);
   if (e->plan->zero < ETT_ZERO_PARAMETERS)
     return 0;
-  /* Whole weights stay from a backward pass to the end of the next forward pass: of the
-   * two, only one gathers. */
+  /* Whole weights stay from a backward pass to the end of the next forward pass, so only
+   * one of the two passes gathers them. */
   return backward ? e->plan->reshard && !whole : e->plan->reshard || !whole;
 }
 
@@ -233,7 +233,7 @@ static double beside(const ett_evaluation *e, const layer_pass *layer, double ga
 }
 
 /* The layers of a slot in a pass. whole: seconds, gathers and lanes of the pass without
- * gathers, which its layers share as they share `sum`. */
+ * gathers; they are divided among its layers as `sum` is. */
 typedef struct slot_pass {
   const ett_program *program;
   int first, last, backward; /* whether it has the first, the last slice; which pass */
@@ -325,8 +325,8 @@ static void next_layer(const ett_evaluation *e, const slot_pass *pass, cursor *c
   }
 }
 
-/* Rate of a gather beside a layer, which runs at 1 - communication_share of it: the
- * layer's own communication leaves the rest of its lanes. */
+/* Rate of a gather during a layer. The layer runs at 1 - communication_share of its speed
+ * then, and its own communication leaves the gather the rest of the lanes. */
 static double gather_rate(const ett_evaluation *e, const layer_pass *layer) {
   double rate = 1, share = e->program->communication_share;
   for (int l = 0; l < e->lanes && layer->seconds > 0; l++) {

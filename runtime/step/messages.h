@@ -149,11 +149,11 @@ int ett_messages_overlaps_gradients(const ett_evaluation *e);
 /* Whether gradients are reduced after each micro-batch: ZeRO-2 and 3. */
 int ett_messages_reduces_every(const ett_evaluation *e);
 
-/* Weights of those that are gathered once a step: frozen ones only if they are sharded.
- */
+/* The part of some weights that is gathered once a step; frozen weights are gathered only
+ * if they are sharded. */
 double ett_messages_gathered(const ett_evaluation *e, double trained, double frozen);
 
-/* The same for all weights of a slot, and of a stage, without what is spared. */
+/* The same for all weights of a slot, and of a stage, without spared weights. */
 double ett_slot_gathered(const ett_evaluation *e, const ett_layer_sums *s);
 double ett_stage_gathered(const ett_evaluation *e, const ett_step_stage *s);
 
@@ -164,12 +164,12 @@ int ett_messages_gathers_every(const ett_evaluation *e, int backward);
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes);
 
-/* Seconds per pass in which a slot occupies a lane, but for gathers of weights. */
+/* Seconds per pass in which a slot occupies a lane, without gathers of weights. */
 double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
                      int backward, int lane);
 
-/* Of a pass with these busy seconds by lane: seconds of weights or gradients that their
- * lanes can carry meanwhile. */
+/* Seconds of messages of weights or gradients that their lanes can carry during a pass
+ * that has these busy seconds by lane. */
 double ett_messages_room(const ett_evaluation *e, double pass, const double *busy);
 
 /* Finds the parts of each stage: e->stage_parts. */
@@ -214,18 +214,19 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
                            int64_t layers);
 
 /* ZeRO-3: seconds of a slot's pass that gathers its weights layer by layer. dense,
- * expert: seconds of all its gathers. Layers share the pass in proportion to their
- * seconds, and the gathers in proportion to their weights. With overlap the gather of the
- * layer `prefetch` ahead may start with each layer, after earlier gathers. It hides
- * behind layers while their own communication leaves its lanes free (PyTorch, notes/fsdp,
- * implicit prefetching; FSDPModule.set_modules_to_forward_prefetch). It slows them by
- * communication_share. The first gather and the last layer have nothing beside them. Adds
- * the gathers to the busy seconds of the slot. */
+ * expert: seconds of all its gathers. The pass is divided among its layers in proportion
+ * to their seconds, and the gathers in proportion to their weights. With overlap, when a
+ * layer starts, the gather of the layer `prefetch` ahead may start, after earlier
+ * gathers. It overlaps layers while their own communication leaves its lanes free
+ * (PyTorch, notes/fsdp, implicit prefetching;
+ * FSDPModule.set_modules_to_forward_prefetch), and slows them by communication_share. The
+ * first gather and the last layer overlap nothing. Adds the gathers to the busy seconds
+ * of the slot. */
 double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays *a,
                                  int slot, int backward, double dense, double expert);
 
-/* Time of an update over that of one with Adam's usual states: 12 bytes a parameter, 8
- * in fp32. It is the ratio of the bytes that they move. */
+/* The time of an update, divided by its time with Adam's usual states (12 bytes per
+ * parameter, 8 in fp32). It is the ratio of the bytes that the two updates move. */
 double ett_update_share(const ett_step_plan *p);
 
 /* Demands the times after the pipeline of a stage: gradients, update, weights. */

@@ -176,8 +176,8 @@ static double least(double a, double b) {
 }
 
 /* Seconds of a layer by role: of its passes, of its input gradients alone, and of the
- * forward runs that ETT_RECOMPUTE_HALF repeats. Of all roles: how much longer the
- * operators of a slow device take in each pass. */
+ * forward runs that ETT_RECOMPUTE_HALF repeats. For all roles together: the additional
+ * seconds of the operators of a slow device in each pass. */
 typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES];
   double half[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
@@ -204,8 +204,8 @@ static double hidden_by_shared(const double pass[ETT_ROLES], double share) {
  *
  * F is forward, B backward (input and weight gradients); attention is all computing
  * outside the routed experts. The longer part of each column is exposed by the
- * difference. Computing slows down by `share` while communication runs beside it: of x
- * seconds of communication beside y seconds of computing, min((1 - share) x, y) hide. A
+ * difference. Computing slows down by `share` during communication: if x seconds of
+ * communication and y seconds of computing overlap, min((1 - share) x, y) are hidden. A
  * split backward pass has only the input gradients of shared experts. */
 static void hide(ett_layer_sums *s, const role_seconds *of, double share) {
   const double *forward = of->forward, *backward = of->backward;
@@ -237,8 +237,8 @@ void ett_keep_two(double most[2], double value) {
   keep_most(&most[1], other);
 }
 
-/* Whether a kind of layer can be recomputed: not embedding and head, and no layer without
- * a backward pass. */
+/* Whether a kind of layer can be recomputed. Embedding, head and layers without a
+ * backward pass cannot. */
 static int is_repeated(const ett_layer_kind *kind) {
   return kind->place == ETT_PLACE_MIDDLE && !kind->forward_only;
 }
@@ -270,7 +270,7 @@ static double shorter(double wait, double longer) {
   return wait > 0 ? fmax(0, wait - longer) : 0;
 }
 
-/* Shortens one of n waits for the host by what operators take longer. */
+/* Shortens one of n waits for the host by the additional time of slower operators. */
 static void shorten(const role_seconds *of, double n, double *forward, double *backward,
                     double *split, double *weight, double *repeated) {
   double input = shorter(*backward + *split - *weight,
@@ -514,11 +514,12 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     keep_most(&to->layer_bytes[r], of->layer_bytes[r]);
 }
 
-/* An odd slice of every second layer repeated: programs repeat the first layer or not
- * (torchtitan's _apply_layer_sac counts on across the chunks of a rank, Megatron-Core's
- * _checkpointed_forward from the first layer of each). If the last layer is repeated, it
- * is made again beside all that the slice holds; if not, a layer made again takes the
- * place of a freed one. The mean is half a layer. Returns `copy`, changed. */
+/* A slice with an odd number of layers of which every second is recomputed. Some programs
+ * recompute the first layer, some do not: torchtitan's _apply_layer_sac continues its
+ * count over the chunks of a rank, Megatron-Core's _checkpointed_forward begins at the
+ * first layer of each chunk. If the last layer is recomputed, its activations come on top
+ * of all that the slice holds; if not, a recomputed layer takes the place of a freed one.
+ * The mean is half a layer. Returns `copy`, changed. */
 static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
                                           ett_layer_sums *copy) {
   const int r = ETT_RECOMPUTE_HALF;
@@ -540,8 +541,8 @@ int ett_program_slowed(const ett_program *p, double factor, int slices,
   return ett_program_slices(&slow, slices, split, sums, layers, err);
 }
 
-/* Of `room` middle layers, the first `left` of them of kind k: the number that repeat as
- * whole layers. */
+/* The number of whole layers that are recomputed among `room` middle layers, of which the
+ * first `left` are of kind k. */
 static int64_t repeated_layers(const ett_program *p, size_t k, int64_t left,
                                int64_t room) {
   int64_t repeated = 0;

@@ -51,9 +51,9 @@ typedef enum ett_exchange_overlap {
 /* A slow device computes in more time; its links are as fast as those of others. */
 typedef enum ett_operation_kind { ETT_OPERATOR, ETT_COLLECTIVE } ett_operation_kind;
 
-/* A wait for the host to launch a layer's kernels, the layer's last operation. The host
- * launches ahead of the device, so that longer operators shorten the wait, or waits for
- * each kernel. */
+/* A wait for the host to launch a layer's kernels; it is the layer's last operation.
+ * Either the host launches ahead of the device, so that longer operators shorten the
+ * wait, or it waits for each kernel. */
 typedef enum ett_host_wait {
   ETT_HOST_NONE, /* other operations */
   ETT_HOST_AHEAD,
@@ -63,14 +63,15 @@ typedef enum ett_host_wait {
 /* Lanes: the links of each tier (comm/placement.h). */
 enum { ETT_LANES = ETT_TIERS_MOST };
 
-/* Most shapes of cached weight gradients. Further ones share the last number. */
+/* Largest number of shapes of cached weight gradients. All further shapes share the last
+ * number. */
 enum { ETT_CACHED_SHAPES = 64 };
 
 typedef struct ett_operation {
   ett_operation_kind kind;
   ett_demand_time forward, backward; /* of one run */
   double lanes[ETT_LANES];  /* share of its seconds in which it occupies each lane */
-  double beside_seconds;    /* further seconds on the lanes while computing goes on */
+  double beside_seconds;    /* further seconds on the lanes, during computing */
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
@@ -91,8 +92,8 @@ typedef struct ett_operation {
   int cached_shape;
   double cached_bytes;
   double weight_share; /* share of the backward pass that only weight gradients need */
-  /* Further seconds of the backward pass if it is split: communication that else hides
-   * beside weight gradients. Negative for waits that this shortens. */
+  /* Further seconds of the backward pass if it is split: communication that overlaps
+   * weight gradients if it is not split. Negative for waits that this shortens. */
   ett_demand_time split;
   ett_demand_time split_weight; /* seconds of a split pass in the unit of weight
                                    gradients, beyond its weight_share */
@@ -119,8 +120,8 @@ typedef struct ett_layer_kind {
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
 } ett_layer_kind;
 
-/* Weights by kind; idle ones are those of layers without a backward pass, trained and
- * frozen. */
+/* Weights by kind. idle: weights of layers without a backward pass, trained and frozen.
+ */
 typedef struct ett_weights {
   double dense, expert, frozen_dense, frozen_expert, idle_dense, idle_expert;
 } ett_weights;
@@ -134,7 +135,7 @@ typedef struct ett_layer_sums {
    * (ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
   /* Further seconds of a split backward pass: `split` of its operations, and all-to-alls
-   * that the weight gradients of shared experts else hide. */
+   * that overlap the weight gradients of shared experts if the pass is not split. */
   double split, split_exchange;
   double forward_lane[ETT_LANES],
       backward_lane[ETT_LANES]; /* seconds in which a lane is occupied */
@@ -147,7 +148,8 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
-  ett_weights spared; /* weights that gathers need not move; of a narrow one, its part */
+  ett_weights spared; /* weights that gathers need not move; of weights that they move in
+                         fewer bits, the part that is saved */
   struct ett_quantised {
     double whole, sharded, scales; /* quantised_bytes, sharded_bytes, scale_bytes */
   } quantised[2];                  /* of dense weights, of experts */
@@ -217,7 +219,7 @@ typedef struct ett_program {
   uint64_t edition; /* changes with the sums; unique over all programs */
   size_t varied;
   ett_variation variation;
-  double slowdown; /* factor of the times of operators in the sums, but waits for hosts */
+  double slowdown; /* factor of the times of operators in the sums, except host waits */
   /* The same model on the devices of the cluster's next part, owned; NULL for the last
    * part. */
   struct ett_program *next;
@@ -258,7 +260,7 @@ double ett_program_cached(const ett_program *program, uint64_t shapes);
 /* Keeps the two largest of these values and another one, the largest first. */
 void ett_keep_two(double most[2], double value);
 
-/* Adds n times `of`. */
+/* Adds n times `of` to `to`. */
 void ett_weights_add(ett_weights *to, const ett_weights *of, double n);
 
 /* Recomputes the sums with one operation at another end of its interval. */

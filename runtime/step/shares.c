@@ -1,8 +1,8 @@
 /* Decides whether the transfers of a plan share links, and runs its pipeline.
  *
  * Closed forms and the pipeline's own engine are exact while each link carries one kind
- * of transfer at a time. Messages of passes and blocking sends have times of their own;
- * buckets queue. If two kinds overlap on a link, the event engine of links runs. */
+ * of transfer at a time. If two kinds overlap on a link, the event engine of links runs.
+ */
 #include "step/messages.h"
 
 /* Whether a pass uses a lane. */
@@ -60,7 +60,7 @@ static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
   return 0;
 }
 
-/* Weights gathered behind the first forwards, which later stages run later. */
+/* Gathers of weights that overlap the first forwards; later stages run these later. */
 static int gathers_share(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   double seconds = 0;

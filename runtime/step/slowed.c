@@ -1,4 +1,4 @@
-/* Steps of slow devices: of each stage, a factor of the times of its operators. */
+/* Steps with slow devices: each stage has a factor on the times of its operators. */
 #include <stdlib.h>
 
 #include "step/messages.h"

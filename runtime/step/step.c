@@ -297,9 +297,9 @@ static double leaving_gradients(const ett_evaluation *e, const ett_layer_sums *s
          s->expert_parameters / (double)e->expert.degree;
 }
 
-/* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
- * pass and return in the backward pass; weights arrive for both; gradients leave in the
- * backward pass, or beside the weight gradients of a split one. */
+/* Lengthens the passes of a slot by waits for the host. Activations go to the host in the
+ * forward pass and return in the backward pass; weights arrive for both; gradients go to
+ * the host in the backward pass, or during the weight gradients of a split pass. */
 static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v,
                           int split) {
   const ett_step_plan *p = e->plan;
@@ -359,7 +359,8 @@ static double splits_of(const ett_evaluation *e, const ett_step_arrays *a, int v
   return is_split(e->plan) ? a->runs[v] - e->plan->orders->whole[v] : 0;
 }
 
-/* Share of the `split` seconds of all backward passes that the split ones have. */
+/* Share of the backward passes of a step that are split, weighted with `split` seconds.
+ */
 static double split_share(const ett_evaluation *e, const ett_step_arrays *a) {
   double splits = 0, all = 0;
   int mixed = 0;
@@ -393,7 +394,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
     double exposed = split ? s->split + (shared ? s->split_exchange : 0) : 0;
-    exposed = exposed > 0 ? exposed : 0; /* rounding: the host's waits offset it */
+    exposed = exposed > 0 ? exposed : 0; /* waits offset it, rounded */
     a->joined[v] = exposed < a->weight[v] ? exposed : a->weight[v];
     a->backward[v] = backward - a->weight[v] + exposed + gather_seconds(e, a, v, 1);
     for (int l = 0; l < e->lanes; l++)
@@ -527,14 +528,14 @@ typedef struct stage_memory {
   double fp32_gradients; /* of the weights that the rank updates */
   double cached;         /* weight gradients that stay allocated */
   int communicators;     /* communicators of a rank */
-  int apart;             /* the new gradients of a layer lie apart from the stored ones */
-  int stays;             /* gradients stay whole until the last backward pass */
-  int loses;             /* the loss is on this stage */
-  int remakes;           /* `again` is recomputed */
+  int apart;   /* new gradients of a layer have memory besides the stored ones */
+  int stays;   /* gradients stay whole until the last backward pass */
+  int loses;   /* the loss is on this stage */
+  int remakes; /* `again` is recomputed */
 } stage_memory;
 
-/* Moves bytes to host memory. Two layers stay on the device: the one that computes and
- * the one in transfer, of one micro-batch. The host keeps fp32 gradients of the weights
+/* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
+ * that computes and the layer in transfer. The host keeps fp32 gradients of the weights
  * that it updates. stored: activations, without those of the recomputed layer. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
                          double stored) {
@@ -774,8 +775,9 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
                      err);
 }
 
-/* The lanes of weights and gradients: of each, the most that a message of one of the
- * groups occupies. Where one leaves the nodes, lanes inside nodes are left out. */
+/* The lanes of weights and gradients: for each lane, the largest share that a message of
+ * one of the groups occupies. If a message leaves the nodes, lanes inside nodes are left
+ * out. */
 static void fill_collective(ett_placed *p) {
   const ett_tiers *tiers = &p->ranks.tiers;
   const ett_placement *const places[] = {&p->dense, &p->expert, &p->dense_replicas,

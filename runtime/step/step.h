@@ -94,10 +94,10 @@ typedef struct ett_step_stage {
   double optimizer_seconds;
   double optimizer_kernel_seconds; /* the same without the wait for the host */
   double gather_seconds, gather_exposed_seconds;
-  /* Shares of gradient_seconds and gather_seconds in which experts are moved. */
+  /* Shares of gradient_seconds and gather_seconds that move experts. */
   double expert_gradient_share, expert_gather_share;
-  /* Shares of the gradient seconds of dense weights and of experts in which shards are
-   * summed over their replicas. */
+  /* Shares of the gradient seconds of dense weights and of experts that sum shards over
+   * their replicas. */
   double replica_share, expert_replica_share;
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;
@@ -159,7 +159,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace, int keep_units,
                       ett_step_result *result, ett_err *err);
 
-/* Bounds of a plan, computed without running its pipeline. */
+/* The memory of a plan and bounds of its times, computed without running its pipeline. */
 typedef struct ett_step_outline_result {
   double memory_bytes;     /* as in ett_step_evaluate */
   double pipeline_seconds; /* lower bound */
@@ -167,9 +167,9 @@ typedef struct ett_step_outline_result {
   int untimed; /* whether demands have no time: these add nothing to the bounds */
 } ett_step_outline_result;
 
-/* The memory of a plan and lower bounds of its times, valid up to rounding. The
- * pipeline's bound is that of ett_pipeline_closed; under custom orders it is the work of
- * the busiest rank. The step's bound adds gradients, update and weights of the first
+/* The memory of a plan and lower bounds of its times, valid up to rounding. The bound of
+ * the pipeline is that of ett_pipeline_closed; under custom orders it is the work of the
+ * busiest rank. The bound of the step adds gradients, update and weights of the first
  * rank. passes_only: nothing after the pipeline is added or demanded. */
 int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
                      ett_demands *demands, ett_step_workspace *workspace, int passes_only,
@@ -183,9 +183,9 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);
 
-/* The seconds of steps whose stages compute more slowly: `count` lists of one factor per
- * stage, for the operators' times. Messages, updates and planned orders are those of the
- * plan. 0, 1 and -1 as ett_step_evaluate. */
+/* The seconds of steps whose stages compute more slowly. factors: `count` lists with one
+ * factor per stage, for the times of its operators. Messages, updates and planned orders
+ * are those of the plan. Returns 0, 1 or -1 as ett_step_evaluate. */
 int ett_step_slowed(const ett_program *program, const ett_step_plan *plan,
                     ett_demands *demands, ett_step_workspace *workspace,
                     const double *factors, size_t count, double *seconds, ett_err *err);

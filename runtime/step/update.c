@@ -12,9 +12,9 @@ double ett_update_share(const ett_step_plan *p) {
 }
 
 /* Seconds in which the host updates the weights whose states it holds. It reads and
- * writes the states, reads fp32 gradients and writes weights. Gradients that are not
- * there yet arrive, and weights leave; pieces of these overlap. Gradients on the host of
- * weights that the device updates return. */
+ * writes the states, reads fp32 gradients and writes weights. Missing gradients arrive,
+ * and weights go to the device; both overlap the update in pieces. Gradients that the
+ * host holds for weights that the device updates go back to the device. */
 static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
   const ett_step_plan *p = e->plan;
   double on_host = p->offload_optimizer * updated;
@@ -105,7 +105,7 @@ static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int 
   return next;
 }
 
-/* Seconds of a weight gather that the next forward does not hide. */
+/* Seconds of a weight gather that do not overlap the next forward pass. */
 static double gather_exposed(const ett_step_plan *p, double gather, double forward) {
   if (!p->overlap_parameters || forward < 0)
     return gather;
@@ -217,7 +217,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;
     if (s->gradient_seconds <
-        s->gradient_exposed_seconds) /* other transfers slowed the link */
+        s->gradient_exposed_seconds) /* other transfers slowed the reductions down */
       s->gradient_seconds = s->gradient_exposed_seconds;
   }
   s->gather_exposed_seconds =

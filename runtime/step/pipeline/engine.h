@@ -45,7 +45,7 @@ struct ett_pipeline_workspace {
   ett_kept_tape kept[ETT_KEPT_TAPES];
   size_t uses;
   /* The last run; valid while its arrays are unchanged. Holds its input arrays one after
-   * the other, and its result. Pointers of `run` only tell which arrays were given. */
+   * the other, and its result. Pointers of `run` only show which arrays were given. */
   int run_known;
   ett_pipeline run;
   uint64_t run_identity; /* identity of its orders */

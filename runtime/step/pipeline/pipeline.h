@@ -81,8 +81,10 @@ typedef struct ett_pipeline {
   /* Whether sends block the sender. Otherwise the messages of one rank and direction
    * queue on its link while the rank computes. */
   int blocking_sends;
-  /* Whether receives block the receiver too; needs blocking_sends. DeepSpeed's pipelines
-   * block. Megatron-LM sends and receives at once, which costs each side one transfer. */
+  /* Whether receives block the receiver, too; needs blocking_sends. They do in
+   * DeepSpeed's pipelines. Megatron-LM sends and receives at once, so each side waits for
+   * one transfer.
+   */
   int blocking_receives;
   /* Pairs: a rank runs the forward of one micro-batch together with the backward of
    * another. A pair starts when both inputs have arrived and sends both outputs at its
@@ -186,11 +188,11 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
  * again: further bytes during a backward. A split one turns them into late bytes. Planned
  * orders have an upper bound: any forward that is held may wait for its weight gradient.
  *
- * A pair of 1f1b or interleaved runs layer by layer, the forward's first layer beside the
- * backward's last, and each backward frees its layer (Megatron-Core, TransformerModel-
- * ChunkSchedulePlan): the forward replaces the backward, and one layer comes on top,
- * which the caller adds. In a custom schedule a forward of a pair is whole before its
- * backward ends. */
+ * A pair of 1f1b or interleaved runs layer by layer: the forward's first layer runs with
+ * the backward's last layer, and each backward layer frees its memory (Megatron-Core,
+ * TransformerModelChunkSchedulePlan). So the forward replaces the backward in memory,
+ * plus one layer, which the caller adds. In a custom schedule, all of the forward of a
+ * pair is held before its backward ends. */
 double ett_pipeline_peak_in_flight(const ett_pipeline *pipeline, int rank,
                                    const double *held, const double *late, double again);
 

@@ -8,9 +8,9 @@
 
 /* A rule of ordering. width >= 0: a fixed pattern, independent of times. A stage with n
  * later and o earlier stages runs width * n + 1 forwards ahead of its backwards and
- * delays width * o weight units: zb_h1 has width 1, zb_h2 2. width < 0: greedy; ready
- * units run, backwards first. Waiting for an input takes priority over `patience` weight
- * units. */
+ * delays width * o weight units: zb_h1 has width 1, zb_h2 has width 2. width < 0: greedy;
+ * units that are ready run, backwards first. A stage waits for an input that arrives
+ * within the time of `patience` weight units. */
 typedef struct rule {
   double width, patience;
   int fills; /* weight units run even if they delay an imminent input */
