@@ -13,7 +13,7 @@ return {
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   communication_share = 0.329,
-  -- Llama's apply_rotary_emb moves 20 bytes an element where one kernel moves 4: cast to fp32, complex product, cast.
+  -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.
   rope = 5.0, gated_mlp = 1.75,
 }

@@ -6,8 +6,8 @@ return {
   assumed = true,
   overlaps_tensor = false,
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 60e-6,
-  -- Its samples on Perlmutter's A100 take 7.6 times as long as one kernel (rotary_positional_embedding: products, a
-  -- concatenation and sums). Its RMS norm is one of single operators, too: 12 % above the time of `composite`.
+  -- rope: samples on Perlmutter's A100 take 7.6 times as long as one kernel (rotary_positional_embedding: products, a
+  -- concatenation and sums). Its RMS norm also consists of single operators; it takes 12 % longer than `composite`.
   rope = 7.6,
   keeps_outputs = true, workspace_bytes = 1.03e9, -- as in megatron_deepspeed.lua
 }

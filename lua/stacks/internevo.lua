@@ -8,7 +8,7 @@ return {
   -- Each rank owns whole tensors and broadcasts them in one buffer, rank after rank (hybrid_zero_optim.py,
   -- _partition_param_list and broadcast_params): Wqkv, out_proj and their biases, w1, w2, w3, two norms.
   owned_tensors = 9,
-  -- flash-attn's loss twice, accuracy and perplexity (metrics.py): as many bytes as PyTorch's loss.
+  -- It runs flash-attn's loss twice, accuracy and perplexity (metrics.py): together as many bytes as PyTorch's loss.
   attention = "flash1", norm = "fused_fp32", cross_entropy = "torch", launch_seconds = 4e-05,
   communication_share = 0.329,
 }

@@ -9,15 +9,17 @@ return {
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   launch_seconds = 6.32e-05, exchange = 1.87, moe_launches = 9.72, expert_seconds = 1.24e-05, batch_launches = 1.46,
-  -- Split by expert, added in fp32, concatenated and cast: 28 bytes a value. Backward 40: casts, two products, two sums
-  -- and a concatenation. Fused: 6 (experts.py, _apply_bias).
+  -- expert_bias: outputs are split by expert, added to the bias in fp32, concatenated and cast: 28 bytes a value. The
+  -- backward pass moves 40: casts, two products, two sums and a concatenation. A fused kernel moves 6 (experts.py,
+  -- _apply_bias).
   expert_bias = 11.3,
-  -- Two clamps (8 bytes a value) and a concatenation (8) before the fused activation (6). Backward: the activation
-  -- (10), the weights' gradient (6), comparisons, their conjunction and selections (8 and 14), a concatenation (8).
-  -- Fused: 6 and 10 (fused_bias_geglu.py, weighted_bias_quick_geglu_impl; PyTorch's clamp_backward).
+  -- clamped_mlp: two clamps (8 bytes a value) and a concatenation (8) run before the fused activation (6). The backward
+  -- pass runs the activation (10), the weights' gradient (6), comparisons, their conjunction and selections (8 and 14),
+  -- and a concatenation (8). A fused kernel moves 6, and 10 backward (fused_bias_geglu.py,
+  -- weighted_bias_quick_geglu_impl; PyTorch's clamp_backward).
   clamped_mlp = 3.67, clamped_mlp_backward = 4.6,
-  -- Transformer Engine's fused rotation does not scale; unfused, each sum, product and concatenation is a kernel: 58
-  -- bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
+  -- scaled_rope: Transformer Engine's fused rotation does not scale. Without it each sum, product and concatenation is
+  -- a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   scaled_rope = 7.25,
   hides_sums = true, -- async_grad_allreduce (layers.py, LinearWithGradAccumulationAndAsyncCommunication)
   fused_accumulation = true, cached_gradients = true, -- arguments.py: gradient_accumulation_fusion

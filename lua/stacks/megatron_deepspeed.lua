@@ -9,8 +9,9 @@ return {
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).
   context_bytes = 1.77e9, communicator_bytes = 0.72e9,
   keeps_gradients = true, -- BF16_Optimizer
-  -- Flattened, scaled and copied back in 16 bits (engine.py, allreduce_and_copy: 12); cast one by one and concatenated
-  -- (14); summed in fp32 to find overflows (10 where in_step.update_bytes has 8; both fused_optimizer.py).
+  -- Gradients are flattened, scaled and copied back in 16 bits (engine.py, allreduce_and_copy: 12 bytes each); cast one
+  -- by one and concatenated (14); and summed in fp32 to find overflows (10, of which in_step.update_bytes has 8; both
+  -- in fused_optimizer.py).
   gradient_copy_bytes = 28,
   keeps_outputs = true, -- PipelineEngine's pipe_buffers["outputs"]
   workspace_bytes = 1.03e9, -- a bucket of reduce_bucket_size = 5e8 16-bit gradients, workspaces of libraries

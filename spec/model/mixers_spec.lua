@@ -241,7 +241,7 @@ describe("mixers", function()
     assert.equal("rms_norm, all_reduce backward, linear_qkv, rope, flash_attention, linear_proj, linear_mixer_in, "
       .. "mixer_conv, ssd_scan, attention_gate, linear_mixer_out, residual_add, all_reduce forward, residual_add",
       table.concat(names_of(list), ", ", 1, 14))
-    assert.matches("cp = 2: ett has no context parallelism of state-space", message(estimate.new, { model = model,
+    assert.matches("cp = 2: ett has no context parallelism for state-space", message(estimate.new, { model = model,
       cluster = "dgx_h100", plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
   end)
 
@@ -268,7 +268,7 @@ describe("mixers", function()
   end)
 
   it("refuse context parallelism and impossible lists", function()
-    assert.matches("plan: cp = 2: ett has no context parallelism of state-space and linear-attention layers; the "
+    assert.matches("plan: cp = 2: ett has no context parallelism for state-space and linear-attention layers; the "
       .. "nearest is 1; nearest passing plans on 2 devices: ",
       message(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
         plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)

@@ -128,7 +128,7 @@ local function shape_of(q, heads, group, rows, columns, dim, causal)
     head_dim = dim, causal = causal ~= 0 }
 end
 
--- On dense tensors.
+-- The kernels in double precision, for dense tensors.
 attention.doubles = {
   attention_forward = function(q, k, v, out, stats, ...)
     local wanted, sums = doubles().attention(q, k, v, shape_of(q, ...))

@@ -26,7 +26,7 @@ local function one(kind, group, degree, bytes, pass, overlapped)
     times = 1, overlapped = overlapped or false } }
 end
 
--- Marks gathers of a product's operand: a stack may gather it quantised.
+-- Marks gathers of an operand of a product; a stack may gather the operand quantised.
 local function operand(list)
   for _, item in ipairs(list) do item.operand = true end
   return list
@@ -64,7 +64,7 @@ local function ring(cp, block)
   return { send(block, "forward", cp - 1), send(2 * block, "backward", cp - 1), last }
 end
 
---- All-to-alls of queries, keys and values to the ranks of their heads, and of the output back; in both passes.
+--- All-to-alls that bring queries, keys and values to the ranks of their heads, and the output back; in both passes.
 local function ulysses(c, cp)
   local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), cp)
   local each, keys = width(c.dtype) * (shapes.tokens(c) + 0.0), (c.key_seq or c.seq) / c.seq
@@ -77,10 +77,10 @@ end
 
 -- Patterns of model parallelism: the collectives of both passes of each.
 local patterns = {
-  --- Opens a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
-  --- sequence parallelism forward gathers the sequence, and backward reduce-scatters the gradient. Backward also
-  --- gathers the input again for the weight gradient, beside the data gradient (Korthikanti et al. 2022, section
-  --- 4.2.2).
+  --- Opens a tensor-parallel region (Megatron's f). The forward pass copies; the backward pass sums the gradient of the
+  --- input. With sequence parallelism the forward pass gathers the sequence, and the backward pass reduce-scatters the
+  --- gradient. The backward pass also gathers the input again for the weight gradient, while it computes the input
+  --- gradient (Korthikanti et al. 2022, section 4.2.2).
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -91,7 +91,7 @@ local patterns = {
     end
     return one("all_reduce", "tp", c.tp, bytes, "backward")
   end,
-  --- Closes the region (Megatron's g): forward sums, backward copies.
+  --- Closes the region (Megatron's g): the forward pass sums, the backward pass copies.
   tensor_leave = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -115,10 +115,10 @@ local patterns = {
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
-  --- Context parallelism. all_gather of keys and values (Llama 3, section 3.3.2): forward gathers, backward scatters
-  --- the gradients. ring: blocks of keys and values pass from rank to rank beside attention to the previous block;
-  --- backward passes blocks with gradients, and one step more (Liu et al. 2023, arXiv 2310.01889). ulysses: all-to-alls
-  --- of queries, keys, values and output.
+  --- Context parallelism. all_gather: the forward pass gathers keys and values, the backward pass reduce-scatters their
+  --- gradients (Llama 3, section 3.3.2). ring: blocks of keys and values pass from rank to rank during attention to the
+  --- previous block; the backward pass moves blocks with gradients, one step more (Liu et al. 2023, arXiv 2310.01889).
+  --- ulysses: all-to-alls of queries, keys, values and output.
   context_exchange = function(c)
     local cp = c.cp or 1
     if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
@@ -183,7 +183,7 @@ local function stated(entry, c)
 end
 
 --- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, blocking,
---- stride }. overlapped: beside the next product in any software; blocking: beside none.
+--- stride }. overlapped: it overlaps the next product in any software; blocking: it overlaps none.
 --- stride: the distance between the ranks of the group, for groups whose name does not define it.
 ---@param back boolean? the entry is an exchange that brings tokens back from experts
 function collective.expand(entry, c, back)

@@ -9,7 +9,7 @@
 --     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
 -- `campaign`: a decoded YAML campaign as { name, columns, axes, row_columns, targets?, one?, run, notes, schedule }
 -- (ett.sampling.campaign), or nil if the document is not the tool's.
--- `stand_ins`: if a shape lacks a field, the operator whose samples are used instead, and its shape.
+-- `stand_ins`: if a shape lacks the field `lacks`, samples of another operator are used, with the shape that is given.
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
@@ -46,7 +46,7 @@ function dialect.list()
   return known
 end
 
---- Completes an operator with the names of all dialects, and with `sample_row` unless its file has one.
+--- Adds the names in all dialects to an operator, and `sample_row` unless its file has one.
 function dialect.complete(op)
   for _, one in ipairs(dialect.list()) do
     local given = one.operators and one.operators[op.name] or {}

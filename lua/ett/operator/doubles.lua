@@ -1,6 +1,6 @@
 --- Reference results of operators in double precision, on flat lists of numbers; ett.sampling.check compares a
---- campaign's outputs with them. For shapes of a few thousand elements. Written from the formulas, independent of the
---- kernels.
+--- campaign's outputs with them. They are written from the formulas, independently of the kernels, for shapes of a few
+--- thousand elements.
 local doubles = {}
 
 --- Copies a list into another: a reference kernel writes its output tensor with this.

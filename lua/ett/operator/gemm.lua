@@ -70,7 +70,7 @@ function gemm.small(s)
   return small
 end
 
---- The product that a sampler runs: input x[m,k], weight w[n,k] in PyTorch's layout.
+--- The product that a sampler runs, of input x[m,k] and weight w[n,k] in PyTorch's layout.
 function gemm.kernel(k, s, pass)
   local batch, m, n, depth = s.batch or 1, s.tokens, s.out_features, s.in_features
   local x, w, y = k.tensor { batch, m, depth }, k.tensor { batch, n, depth }, k.tensor { batch, m, n }
@@ -115,7 +115,8 @@ local function bias_of(c, given)
   return type(given) == "function" and given(c) or tonumber(given)
 end
 
---- FLOPs of the model in a product that each tensor rank computes whole, unless the tokens are split over them.
+--- Model FLOPs of a product that every tensor rank computes whole: only one rank's count, unless ranks split the
+--- tokens.
 function gemm.replicated_flops(s, c)
   return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp)
 end

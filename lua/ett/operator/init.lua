@@ -100,8 +100,8 @@ end
 local views = setmetatable({}, { __mode = "k" }) -- of configurations and of views themselves
 local reader -- label of the function that reads a view
 
--- A view of a configuration that cannot be changed. All operators share the configuration, and all plans with the same
--- layers share the operators, whatever their pp and dp.
+-- A view of a configuration that cannot be changed. All operators share the configuration. Plans that differ only in pp
+-- and dp share the operators, so a view has neither.
 local function view_of(c)
   local view = views[c] or setmetatable({}, { __index = function(_, field)
     local value = c[field]
@@ -121,7 +121,7 @@ end
 --- Rules of the fields that configurations may have; ett.plan and ett.model add theirs.
 operator.configuration = {}
 
--- The raised value; Lua's message on a field that configurations never have gets the nearest field.
+-- The raised value. If it is Lua's message about a field that configurations never have, it gets the nearest field.
 local function with_nearest(raised, c)
   local field = type(raised) == "string" and raised:match "a nil value %(field '([^']+)'%)$"
   if not field then return raised end
@@ -131,8 +131,8 @@ local function with_nearest(raised, c)
   return raised .. error_module.suggestion(field, schema.keys(c))
 end
 
--- The function `shape` or `refuse` of a user's operator, with a view of the configuration. It may call that of another
--- operator.
+-- The function `shape` or `refuse` of a user's operator, called with a view of the configuration. It may call the same
+-- function of another operator.
 local function guarded(shape, label)
   return function(c)
     local outer, view = reader, view_of(c)
@@ -293,8 +293,7 @@ function operator.list()
   return ops
 end
 
---- FLOPs outside products that take as long at the peak rate as the operator's arithmetic. Each instruction is
---- counted as a multiply-add.
+--- The arithmetic of an operator as FLOPs at the peak rate outside products. Each instruction counts as a multiply-add.
 function operator.arithmetic(op, shape, pass)
   return op.instructions and 2 * op.instructions(shape, pass) or op.flops(shape, pass)
 end

@@ -19,7 +19,7 @@ local function mamba(c)
 end
 
 --- Mamba-2: the input projection gives z, x, B, C and a time step per head. Each rank has at least one group of B and
---- C. replicas: the part of these groups that other ranks hold, too.
+--- C. replicas: the part of these groups that other ranks also hold.
 local function mamba2(c)
   local inner, head_dim = c.ssm_inner or 2 * c.hidden, c.ssm_head_dim or 64
   local heads = shapes.divide("ssm_heads", c.ssm_heads or shapes.divide("ssm_inner", inner, "ssm_head_dim", head_dim),
@@ -103,7 +103,7 @@ function mixer.bias(c) return c.ssm_bias and 1 or nil end
 --- Tokens of whole sequences. Raises under context parallelism, which a scan does not support.
 function mixer.tokens(c)
   if (c.cp or 1) > 1 then
-    error_module.raise("plan", "cp = %d: ett has no context parallelism of state-space and linear-attention layers; "
+    error_module.raise("plan", "cp = %d: ett has no context parallelism for state-space and linear-attention layers; "
       .. "cp must be 1", c.cp)
   end
   return shapes.tokens(c)

@@ -64,7 +64,7 @@ extern "C" __global__ void NAME_weights(const T *x, const T *dy, @{const float *
 }
 ]]
 
---- The kernel arguments of a norm: those marked true are dropped unless it is centred.
+--- The kernel arguments of a norm. Arguments marked true are dropped unless the norm is centred.
 local function only(centred, list)
   local kept = {}
   for _, item in ipairs(list) do

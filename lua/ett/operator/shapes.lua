@@ -97,13 +97,14 @@ function shapes.bias(c, ...)
   return c.bias and 1 or nil
 end
 
---- The number of token copies on the busiest expert-parallel rank, from the balanced number.
+--- The number of token copies on the busiest expert-parallel rank, computed from the number with balanced routing.
 function shapes.loaded(c, count)
   local load = c.expert_load or 1
   return load == 1 and count or math.max(1, math.ceil(count * load - 1e-9))
 end
 
---- Token copies that the experts of a rank receive with balanced routing. The etp ranks of a group hold the same ones.
+--- Number of token copies that the experts of a rank receive with balanced routing. The etp ranks of a group receive
+--- the same copies.
 function shapes.copies(c) return shapes.tokens(c) * c.top_k * (c.etp or c.tp) / c.tp end
 
 --- Experts of one rank, tokens per expert, and the width of an expert on one tensor rank. With balanced routing the

@@ -71,14 +71,14 @@ local function parts(text)
   return name, own
 end
 
---- Sets `graphs` and its consequences: a captured step cannot split tensors by counts that the host reads, so the
---- experts' products are one grouped kernel, with fused biases and clamps.
+--- Sets the fields that follow from `graphs`. In a CUDA graph the host cannot read the numbers of tokens per expert, so
+--- the experts' products are one grouped kernel, with fused biases and clamps.
 function stack_module.capture(stack)
   stack.graphs, stack.grouped, stack.expert_bias = true, "kernel", 1.0
   stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
--- The fields of a stack's file over those of its bases. users: names of the stacks whose base led here.
+-- The fields of a stack's file, completed from its bases. users: names of the stacks whose base led to this one.
 local function with_base(name, users)
   local given, path = find.load("lua/stacks", name)
   schema.check(given, fields, find.label(path))
@@ -117,7 +117,7 @@ function stack_module.dtype_of(stack, op, dtype)
   return wide and schema.wide(dtype) or dtype
 end
 
---- Whether a stack's software has a ZeRO stage.
+--- Whether a stack's software supports a ZeRO stage.
 function stack_module.has_stage(stack, zero) return stack.zero_stages:find(tostring(zero), 1, true) ~= nil end
 
 function stack_module.names() return find.names "lua/stacks" end

@@ -115,7 +115,7 @@ local function context_ranks(p, add, context)
     add("2 * cp = %d must divide seq = %d: a rank holds two chunks (cp_balanced = false: one)", 2 * cp, p.seq)
   end
   if has_scans(hyper) then
-    add("cp = %d: ett has no context parallelism of state-space and linear-attention layers; the nearest is 1", cp)
+    add("cp = %d: ett has no context parallelism for state-space and linear-attention layers; the nearest is 1", cp)
   end
   if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
     divides(add, "cp", cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
