@@ -133,7 +133,7 @@ local function moving(self, bytes, fresh)
 end
 
 -- Time of small streaming kernels that move `bytes`, which were just written: { seconds, low, high }.
-local function moved(self, bytes)
+local function small_kernel_time(self, bytes)
   local seconds = moving(self, bytes, bytes)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
@@ -143,7 +143,7 @@ end
 -- gradient for both products. beside: seconds of quantisation that the kernel tables lack.
 local function quantising(self, found, dtype, operands, beside)
   if not found then return nil end
-  local inside = moved(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
+  local inside = small_kernel_time(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
   found.quantisation_share = math.min(1.0, (inside + beside) / found.seconds)
   return found
 end
@@ -154,7 +154,7 @@ end
 local function quantised(self, dtype, input, gradient)
   local bytes = 2 * schema.dtype_bytes[dtype] * input
   if dtype == "nvfp4" then bytes = bytes + 2 * 2 * (input + gradient) end
-  return moved(self, bytes)
+  return small_kernel_time(self, bytes)
 end
 
 -- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate:
@@ -193,7 +193,7 @@ local function products(self, op, shape, dtype, pass)
     end
     -- The gradient of a bias is a sum over all rows.
     if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
-      parts[#parts + 1] = moved(self, 2.0 * batch * s.m * s.n)
+      parts[#parts + 1] = small_kernel_time(self, 2.0 * batch * s.m * s.n)
     end
     local found = answer(parts, "products of its kernel table")
     return beside and quantising(self, found, dtype, 2.0 * batch * s.m * s.n, beside.seconds) or found
@@ -306,7 +306,7 @@ end
 
 -- Time of one run of an operator alone, or nil. For an operator that was never measured, the kernels of its family give
 -- the order of magnitude; its interval reaches from half to twice the time.
-local function alone(self, name, shape, dtype, pass)
+local function time_alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
   local seconds, spread, provenance
   if op.law then seconds, spread, provenance = op.law(shape, self.device, pass) end
@@ -357,7 +357,7 @@ end
 
 --- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
-  local found, factor = alone(self, name, shape, dtype, pass), self.stack.slowdown
+  local found, factor = time_alone(self, name, shape, dtype, pass), self.stack.slowdown
   if self.stack.sharded then factor = factor * beside_sharding(self.device, shape) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,

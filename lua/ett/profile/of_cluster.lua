@@ -89,11 +89,11 @@ function Profile:stream_bandwidth(dtype)
 end
 
 -- Whether an operator runs in 16 bits although the data type has fewer: all but linear layers.
-local function runs_wide(op, dtype) return schema.dtype_bytes[dtype] < 2 and op.family ~= "gemm" end
+local function stays_in_16_bits(op, dtype) return schema.dtype_bytes[dtype] < 2 and op.family ~= "gemm" end
 
 local function from_other(self, op, shape, dtype, pass)
   local other = self.other
-  if not other or runs_wide(op, dtype) then return nil end
+  if not other or stays_in_16_bits(op, dtype) then return nil end
   local factor = ratio(other.cluster.device, self.cluster.device, op.family, dtype)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
@@ -211,7 +211,7 @@ local function sampled_timer(self, op, dtype, pass)
 end
 
 -- The memoised result of `make` for an operator, data type and pass.
-local function kept(list, make, self, op, dtype, pass)
+local function memoised_timer(list, make, self, op, dtype, pass)
   local by_dtype = table_at(list, op)
   local id = dtype .. " " .. pass
   local known = by_dtype[id]
@@ -223,7 +223,7 @@ local function kept(list, make, self, op, dtype, pass)
 end
 
 function Profile:sampled(op, shape, dtype, pass)
-  return kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
+  return memoised_timer(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
 end
 
 --- Lower bound on an operator's seconds on a device: its products at the peak rate, and its bytes beyond the cache size
@@ -240,7 +240,7 @@ local limited_high, sustained_high = 1.2, 1.05
 
 -- Raises a time to that lower bound. Times that are extrapolated far outside their samples may be below it, and so may
 -- the times of products that stand for an operator that was not measured.
-local function possible(self, op, shape, dtype, pass, answer)
+local function raised_to_bound(self, op, shape, dtype, pass, answer)
   if not answer then return nil end
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
   if answer.seconds >= least then return answer end
@@ -256,7 +256,7 @@ end
 local function from_sixteen_bits(self, op, shape, dtype, pass)
   if schema.dtype_bytes[dtype] >= 2 then return nil end
   local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
-  if runs_wide(op, dtype) then return wide and possible(self, op, shape, "bf16", pass, wide) end
+  if stays_in_16_bits(op, dtype) then return wide and raised_to_bound(self, op, shape, "bf16", pass, wide) end
   local device = self.cluster.device
   local few, few_measured = rate(device, dtype)
   local sixteen, sixteen_measured = rate(device, "bf16")
@@ -297,14 +297,14 @@ local function timer(self, op, dtype, pass)
   local window = op.family == "attention" and not self.device_times
   local measured = (op.family == "gemm" or op.family == "bmm") and not self.device_times and device.measured_flops
     and device.measured_flops[dtype]
-  local sampled_time = kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)
+  local sampled_time = memoised_timer(self.sampled_timers, sampled_timer, self, op, dtype, pass)
   return function(shape)
     if window and shape.window then
       local answer = windowed(self, op, shape, dtype, pass)
       if answer then return answer end
     end
     local answer, sure, flops = sampled_time(shape)
-    if not sure then answer = possible(self, op, shape, dtype, pass, answer) end
+    if not sure then answer = raised_to_bound(self, op, shape, dtype, pass, answer) end
     if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
       if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
@@ -319,7 +319,7 @@ end
 --- Timer of an operator in one pass.
 ---@return function function(shape): { seconds, low_seconds, high_seconds, provenance, detail } of a run, or nil
 function Profile:operator_timer(name, dtype, pass)
-  return kept(self.timers, timer, self, operator.get(name), dtype, pass)
+  return memoised_timer(self.timers, timer, self, operator.get(name), dtype, pass)
 end
 
 --- The data with which C times the updates of an optimizer as operator_timer does (ett_update_price without `hidden`);
@@ -379,7 +379,7 @@ end
 
 -- Bus bandwidths of very large messages inside a node, as the cluster's links state them. A curve without a kind is one
 -- of all_reduce.
-local function of_large(intra)
+local function large_message_bandwidths(intra)
   local large = { rings = intra.ring_bandwidth, all_reduce = {} }
   for n, curve in pairs(intra.curves or {}) do
     if math.type(n) == "integer" then large.all_reduce[n] = curve[#curve] end
@@ -395,7 +395,7 @@ local function unsampled_timer(self, kind, topology, links)
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
   local bandwidth = tables and collectives.inside_node(self.cluster, kind, topology.gpus_per_node)
-  local large = tables and of_large(intra)
+  local large = tables and large_message_bandwidths(intra)
   return function(bytes)
     local by_tables = tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, large)
     local by_links = (curves or not by_tables or by_tables.by_links) and links(bytes)

@@ -239,14 +239,14 @@ end
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
 -- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
-local function twin_ratio(op, shape, pass, dtype)
+local function pass_ratio(op, shape, pass, dtype)
   local count = operator.products[op.family] and "FLOPs" or "bytes"
   local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
   return of(shape, pass) / of(shape, sampled.twin(pass)), count
 end
 
 -- An answer for a void pass, derived from an answer of the other pass.
-local function from_twin(answer, factor, pass, twin, void, whose)
+local function from_other_pass(answer, factor, pass, twin, void, whose)
   local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
@@ -289,8 +289,8 @@ function Profile:operator_timer(name, dtype, pass, ratio)
     return function(shape)
       local answer, factor, whose = time(shape), nil, nil
       if ratio then factor, whose = ratio(shape) end
-      if not factor then factor, whose = twin_ratio(op, shape, pass, dtype) end
-      return answer and from_twin(answer, factor, pass, twin, void, whose)
+      if not factor then factor, whose = pass_ratio(op, shape, pass, dtype) end
+      return answer and from_other_pass(answer, factor, pass, twin, void, whose)
     end
   end
   if not model then

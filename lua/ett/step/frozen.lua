@@ -59,7 +59,7 @@ end
 --- Whether a collective of the backward pass serves only a weight gradient that is not computed: the second gather of
 --- the input under sequence parallelism, before a frozen product without an adapter.
 ---@param of_following string|nil whether the next item is frozen
-local function needless(item, following, of_following, adapted)
+local function serves_frozen_weight(item, following, of_following, adapted)
   if not (item.overlapped and item.name == "all_gather" and of_following) then return false end
   return not (following and following.kind == "operator" and adapted[following.name])
 end
@@ -85,7 +85,8 @@ function frozen.items(items, how, p)
       if adapted[item.name] then
         for _, part in ipairs(adapter(item, p)) do list[#list + 1] = part end
       end
-    elseif not (backward and (how == "layer" or needless(item, items[i + 1], how_of(items[i + 1]), adapted))) then
+    elseif not (backward and (how == "layer"
+      or serves_frozen_weight(item, items[i + 1], how_of(items[i + 1]), adapted))) then
       list[#list + 1] = item
     end
   end

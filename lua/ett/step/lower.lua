@@ -327,12 +327,14 @@ local function mark_last(items)
 end
 
 --- Whether a collective overlaps a product after it in the layer's list. A backward pass runs this product before it.
-local function is_behind(item) return item.overlapped or (item.name == "all_gather") == (item.pass == "forward") end
+local function overlaps_next_product(item)
+  return item.overlapped or (item.name == "all_gather") == (item.pass == "forward")
+end
 
 --- The product next to collective i of a list of items: of a gather, the product whose operand it brings.
 local function neighbour(items, i)
-  local behind = is_behind(items[i])
-  for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
+  local next_one = overlaps_next_product(items[i])
+  for k = next_one and i + 1 or i - 1, next_one and #items or 1, next_one and 1 or -1 do
     if items[k].kind == "operator" and product[items[k].operator.family] then return items[k] end
   end
   return nil
@@ -461,7 +463,7 @@ end
 --- reduce-scatter beside a delayed weight-gradient product (module/linear.py, wgrad_gemm_kwargs). Then the
 --- reduce-scatter can only overlap the input-gradient product (ub_overlap_rs_dgrad), as the repeated gather does.
 ---@return number seconds, boolean? whole, number? late seconds of the product in a split backward pass, if fewer
-local function beside(state, items, i)
+local function overlapping_product(state, items, i)
   local p, item = state.plan, items[i]
   if item.blocking then return 0 end
   local gathers = item.name == "all_gather"
@@ -519,7 +521,7 @@ local function add_collective(state, items, i, hides, whole, late)
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
     selective = repeated_in(state, item) ~= nil,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
-    beside_later = is_behind(item) == (item.pass == "forward"),
+    beside_later = overlaps_next_product(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[late or hides] = index
@@ -777,7 +779,7 @@ local function run_of(state, items, place)
   end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, items, k, place)
-      or add_collective(state, items, k, beside(state, items, k))
+      or add_collective(state, items, k, overlapping_product(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
     if place == "middle" and item.frozen ~= "layer" and repeated_in(state, item) == "moe" then
       moe[index] = (moe[index] or 0) + item.times

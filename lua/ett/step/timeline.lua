@@ -247,7 +247,7 @@ end
 --- experts.
 ---@param waits string? what units of this plan wait for
 ---@param gathers table[] of the unit's weights
-local function lay(parts, seconds, waits, gathers, share)
+local function place_parts(parts, seconds, waits, gathers, share)
   local at, laid, all = 0.0, {}, 0.0
   for i, part in ipairs(parts) do laid[i], all = merged(part), all + part.seconds end
   local wait = seconds - all + hide(laid, all - seconds, share, waits ~= nil)
@@ -408,7 +408,7 @@ end
 --- Seconds of a wait in which gathers overlap no computing. The others slow computing by communication_share, so the
 --- wait is alone + share * (all - alone). If the wait may also be for the host, only the gathers of the first layers
 --- are certain.
-local function alone(state, gathers, wait)
+local function exposed_gather_seconds(state, gathers, wait)
   local p, share = state.e.plan, state.on.lowered.stack.communication_share
   if not (p.overlap_parameters and p.prefetch > 0) then return math.min(wait, gathers.seconds) end
   if state.e.host_bandwidth then return math.min(wait, gathers.first) end
@@ -562,9 +562,9 @@ local function parts_in(state, stage, units)
     if units[2] then parts = pair_of(parts, parts_with_input(state, stage, units[2])) end
     local waits = state.e.gathers and "gathers of weights" or state.e.host_bandwidth and "waits" or nil
     local gathers = gathers_of(state, stage, units)
-    local laid = lay(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
+    local laid = place_parts(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
     local wait = laid[1]
-    if wait and wait.gathers then wait.gathers.seconds = alone(state, wait.gathers, wait.seconds) end
+    if wait and wait.gathers then wait.gathers.seconds = exposed_gather_seconds(state, wait.gathers, wait.seconds) end
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
     state.laid[key] = { laid, own }
   end

@@ -109,7 +109,7 @@ local function one_column(rows, a)
 end
 
 -- Whether rows determine both a and b: their numbers of keys differ by a factor of two.
-local function apart(rows)
+local function determines_both(rows)
   local least, most = math.huge, 0.0
   for _, row in ipairs(rows) do least, most = min(least, row.u / row.v), max(most, row.u / row.v) end
   return most >= 2 * least
@@ -141,7 +141,7 @@ local function law_with_mask(rows)
     if row.masked then masked[#masked + 1] = row end
   end
   local a, b = two_columns(rows)
-  if #masked == 0 or not apart(whole) then return { a, b } end
+  if #masked == 0 or not determines_both(whole) then return { a, b } end
   local c, d = two_columns(whole)
   for i, row in ipairs(masked) do ratios[i] = row.seconds / (c * row.u + d * row.v) end
   local factor = median(ratios)
@@ -172,7 +172,7 @@ end
 function training.fit(device, rows, forward)
   local laws, left = {}, { forward = {}, backward = {} }
   for key, group in pairs(grouped(device, rows)) do
-    if apart(group) then laws[key] = law_with_mask(group) else left[group.row.pass][key] = group end
+    if determines_both(group) then laws[key] = law_with_mask(group) else left[group.row.pass][key] = group end
   end
   for _, pass in ipairs { "forward", "backward" } do
     local more = {}

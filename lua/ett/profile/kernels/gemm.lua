@@ -40,7 +40,7 @@ end
 local most_copies, cache_rate = 5, 2e10
 
 -- Seconds to move the operands of `batch` products once; bytes of the operands of all runs over the size of the cache.
-local function moved(device, batch, weight, activation, output)
+local function memory_seconds(device, batch, weight, activation, output)
   local copies = min(most_copies, ceil(device.l2_bytes / (batch * weight)))
   local filled = batch * (copies * weight + activation + output) / device.l2_bytes
   local missed = max(0.0, min(1.0, (filled - 1.0) / 0.1))
@@ -107,7 +107,7 @@ function gemm.analyse(device, dtype, x)
   local m, n, k = x.m, x.n, x.k
   local weight, activation, output = operand_bytes(dtype, m, n, k)
   local arithmetic, split = computed(device, dtype, 1, m, n, k, of_blocks[dtype] and whole or splits)
-  local memory, filled = moved(device, 1, weight, activation, output)
+  local memory, filled = memory_seconds(device, 1, weight, activation, output)
   local seconds, sms, rest = time(device, dtype, arithmetic, memory), device.multiprocessors, activation + output
   local fill_small, waves_small = filling(m, n, 128, 128, sms)
   local fill_large, waves_large = filling(m, n, 128, 256, sms)
@@ -202,7 +202,7 @@ function gemm.parts(device, dtype, x, how)
   local rate = device.memory_bandwidth / batch
   if x.sums then return arithmetic, output / rate, (weight + activation) / rate end
   local growing = (activation + output) / rate
-  local fixed = how.cached and moved(device, batch, weight, activation, output) - growing or weight / rate
+  local fixed = how.cached and memory_seconds(device, batch, weight, activation, output) - growing or weight / rate
   return arithmetic, fixed, growing
 end
 

@@ -292,7 +292,7 @@ end
 
 -- Laws of another device, for this device. The time that they add to each query follows the instruction rate, not the
 -- rate of products.
-local function moved(laws, device, other, here)
+local function transferred_laws(laws, device, other, here)
   local there = kernels.own(other, "attention", "bf16")
   local query = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
   local per_query = training().scaled(laws, function() return 1.0 end, query)
@@ -327,7 +327,7 @@ function kernels.laws(device)
   if not file then return nil end
   if not other then return { laws = file.laws, spread = own_spread, detail = "fitted formula of fused attention" } end
   local kernel, near = forward_kernel(device)
-  return { laws = kernel and moved(file.laws, device, other, kernel) or file.laws,
+  return { laws = kernel and transferred_laws(file.laws, device, other, kernel) or file.laws,
     spread = (near or other.generation == device.generation) and neighbour_spread or far_spread,
     detail = "fitted formula of fused attention, from " .. neighbour, measured = kernel and not kernel.from }
 end
