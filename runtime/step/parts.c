@@ -41,7 +41,8 @@ int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err) {
       if (part_of(&plan->parts, map ? map[first] : first) != part)
         return ett_err_set(err, ETT_ERR_ARGUMENT,
                            "ranks %lld and %lld of one %s-parallel group are on unlike "
-                           "devices; only pipeline and data ranks may be",
+                           "devices; only pipeline and data groups may have unlike "
+                           "devices",
                            (long long)first, (long long)rank, names[i]);
     }
   }

@@ -160,8 +160,8 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
       (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "overlap_all_to_all = batch goes neither with full recompute nor "
-                       "with ZeRO-3");
+                       "overlap_all_to_all = batch cannot be combined with full "
+                       "recompute or ZeRO-3");
   const double shares[] = {p->offload_activations, p->offload_weights,
                            p->offload_gradients, p->offload_optimizer};
   int linked = p->parts.count > 1 || (p->host_bandwidth > 0 && p->host_rate > 0);
@@ -748,9 +748,9 @@ static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t 
   int64_t second = shard / first;
   if (inner.degree % first != 0 || shard % first != 0 || outer.degree % second != 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "shard: %lld of %lld ranks that share weights are no even group "
-                       "of them",
-                       (long long)shard, (long long)group->degree);
+                       "shard: the %lld ranks that share weights cannot be divided into "
+                       "even groups of %lld",
+                       (long long)group->degree, (long long)shard);
   *group = ett_rank_group_both((ett_axis){first, inner.stride},
                                (ett_axis){second, outer.stride});
   *replicas =
@@ -766,7 +766,7 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
   if (shard > 0 && (dense % shard != 0 || p->expert_group.degree % replicas != 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "shard = %lld must divide the %lld ranks that share weights, and "
-                       "its replicas the %lld of experts",
+                       "its number of replicas the %lld ranks that share experts",
                        (long long)shard, (long long)dense,
                        (long long)p->expert_group.degree);
   if (split_group(&p->dense_group, &p->dense_replica_group, shard, err) != 0)

@@ -75,9 +75,9 @@ describe("a schedule file", function()
     assert.equal('mine.lua:1: stage 1: unit 2, {"F", 2, 1}, keeps the activations of 2 forwards, the schedule declares '
       .. 'at most 1', estimate("return { { 'F', 1 }, { 'F', 2 }, { 'B', 1 }, { 'B', 2 } } end, "
       .. "activations = function() return 1 end }"))
-    assert.equal("mine.lua:1: slice 1 is on stage 1, chunk 1, and on stage 2, chunk 1, of one way",
+    assert.equal("mine.lua:1: slice 1 is twice in one way: on stage 1, chunk 1, and on stage 2, chunk 1",
       estimate "return {} end, slice = function() return 1 end }")
-    assert.equal("mine.lua:1: stage 2: chunk 1 holds slice 3, of slices 1 to 2",
+    assert.equal("mine.lua:1: stage 2: chunk 1 holds slice 3; slices are 1 to 2",
       estimate "return {} end, slice = function(stage) return 2 * stage - 1 end }")
     assert.equal('mine.lua:1: stage 1: unit 1 is a pair: it must hold an "F" and then a "B"',
       estimate "return { { { 'B', 1 }, { 'F', 1 } } } end }")
@@ -87,7 +87,7 @@ describe("a schedule file", function()
       estimate "return {} end, refuse = function() return 'needs an odd pp' end }", 1, true)
     assert.equal("mine.lua:2: 'refuse' must return a string or nil, got 3",
       estimate "return {} end, refuse = function() return 3 end }")
-    assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 2 and, of another way, on chunk 1',
+    assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunks 1 and 2, which belong to different ways',
       estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
       .. "slice = function(stage, chunk) return chunk == 1 and stage or 3 - stage end }"))
     assert.equal("mine.lua:1: stage 1 holds slice 1 in chunks 1 and 2; ways must hold it on different stages",

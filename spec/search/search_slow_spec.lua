@@ -611,7 +611,7 @@ describe("an impossible search", function()
     says(below.nothing, "no layout: --where 'zero > 7' refuses all valid ones; the fastest plan without it: seq=1024 ")
     local mixed = small { model = require("random_plans").mixture(4), plan = { seq = 1024, global_batch = 64, tp = 1,
       overlap_all_to_all = "batch", zero = 3, ep = 2 } }
-    says(mixed.nothing, "overlap_all_to_all = batch goes neither with full recompute nor with ZeRO-3; the fastest plan "
+    says(mixed.nothing, "overlap_all_to_all = batch cannot be combined with full recompute or ZeRO-3; the fastest plan "
       .. "without ")
     says(require("ett.search.text").effort(small { where = "zero < 2" }), " of the others fail --where")
     local late = small { tokens = 1e12, days = 0.001 }

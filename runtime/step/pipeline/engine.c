@@ -427,7 +427,8 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w,
     return -1;
   if (p->orders && p->orders->has_weight != (p->weight != NULL))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "weight seconds and W units need each other: the orders hold %s",
+                       "weight seconds are given without W units, or W units without "
+                       "weight seconds: the orders hold %s",
                        p->orders->has_weight ? "W units" : "none");
   if (is_known(p, w)) {
     *result = w->run_result;

@@ -82,14 +82,15 @@ int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int3
       int32_t s = slice[v];
       if (s < 0 || s >= slices)
         status = ett_err_set(err, ETT_ERR_ARGUMENT,
-                             "stage %d: chunk %d holds slice %d, of slices 1 to %d",
+                             "stage %d: chunk %d holds slice %d; slices are 1 to %d",
                              v % stages + 1, v / stages + 1, s + 1, slices);
       else if (holder[s] >= 0)
-        status = ett_err_set(err, ETT_ERR_ARGUMENT,
-                             "slice %d is on stage %d, chunk %d, and on stage %d, chunk "
-                             "%d, of one way",
-                             s + 1, holder[s] % stages + 1, holder[s] / stages + 1,
-                             v % stages + 1, v / stages + 1);
+        status =
+            ett_err_set(err, ETT_ERR_ARGUMENT,
+                        "slice %d is twice in one way: on stage %d, chunk %d, and on "
+                        "stage %d, chunk %d",
+                        s + 1, holder[s] % stages + 1, holder[s] / stages + 1,
+                        v % stages + 1, v / stages + 1);
       else
         holder[s] = v;
       for (int u = v % stages; u < way * slices && status == 0; u += stages)
@@ -178,10 +179,10 @@ static int check_ways(const ett_orders *o, size_t micro_batches,
         continue;
       if (way != SIZE_MAX && v / slices != way)
         return ett_err_set(err, ETT_ERR_ARGUMENT,
-                           "stage %zu: micro-batch %zu runs on chunk %zu and, of another "
-                           "way, on chunk %zu",
-                           v % stages + 1, m + 1, v / stages + 1,
-                           way * slices / stages + 1);
+                           "stage %zu: micro-batch %zu runs on chunks %zu and %zu, which "
+                           "belong to different ways",
+                           v % stages + 1, m + 1, way * slices / stages + 1,
+                           v / stages + 1);
       way = v / slices;
     }
     if (way == SIZE_MAX)

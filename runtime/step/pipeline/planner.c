@@ -213,13 +213,13 @@ int ett_pipeline_plan(ett_pipeline *p, ett_pipeline_workspace *workspace,
     return -1;
   if (!p->weight || !given->most || p->chunks != 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "an order by times needs weight seconds, declared activations and "
-                       "one chunk a stage");
+                       "a planned order needs weight seconds, declared activations and "
+                       "one chunk per stage");
   for (int s = 0; s < p->stages; s++)
     if (given->most[s] < 1)
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "stage %d: the schedule declares activations of %lld forwards, "
-                         "an order needs 1 at least",
+                         "an order needs at least 1",
                          s + 1, (long long)given->most[s]);
   plan x = {.p = p};
   if (reserve(w, p, &x, err) != 0)
