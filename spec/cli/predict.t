@@ -149,7 +149,7 @@ $ mkdir -p lab; cp "$ETT_ROOT/clusters/dgx_h100.lua" mine.lua; cp mine.lua lab/i
 llama (...) on 1 x H100-SXM-80GB (...)
 llama (...) on 1 x H100-SXM-80GB (...)
 llama (...) on 1 x H100-SXM-80GB (...)
-ett: unknown cluster 'mine'; a file is named with its ending: mine.lua
+ett: unknown cluster 'mine'; to name the file, write mine.lua
 
 $ echo 'return { name = "lab", summary = "two cards", source = "me", gpus_per_node = 2, device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10, memory_bandwidth = 1e12 }, links = { intra = { bandwidth = 2e10, source = "z" } } }' > lab.lua; ett predict --cluster lab.lua --model llama hidden=1024 layers=8 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 dp=2
 ett: 2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'

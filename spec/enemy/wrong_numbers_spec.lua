@@ -373,10 +373,10 @@ describe("a cluster file", function()
 
   it("with samples of another device, unless --accept-device insists", function()
     samples("AMDEPYC", 1.5)
-    refused(fp16, "./s: samples of 'AMDEPYC' are not of the device 'D1000' of cluster a; --accept-device of "
-      .. "predict, sweep and calibrate uses them")
+    refused(fp16, "./s: samples of 'AMDEPYC' are not of the device 'D1000' of cluster a; predict, sweep and "
+      .. "calibrate use them with --accept-device")
     refused("calibrate perlmutter s --source x --into o", "s: samples of 'AMDEPYC' are not of the device "
-      .. "'NVIDIAA100-SXM4-80GB' of cluster perlmutter; --accept-device of predict, sweep and calibrate uses them")
+      .. "'NVIDIAA100-SXM4-80GB' of cluster perlmutter; predict, sweep and calibrate use them with --accept-device")
     local status, out, err = refusal.run(fp16 .. " --accept-device")
     assert.equal(0, status, err)
     assert.matches("note: operator times are samples of 'AMDEPYC', accepted for the device 'D1000'", out, 1, true)

@@ -204,7 +204,8 @@ describe("ett.regressor", function()
       given.parameters = { [name] = value }
       local ok, why = pcall(regressor.fit, given)
       assert.is_false(ok)
-      assert.matches(("^regressor.fit: parameters: %s = '?%s'? cannot be served"):format(name, value), tostring(why))
+      assert.matches(("^regressor.fit: parameters: predictions do not support %s = '?%s'?"):format(name, value),
+        tostring(why))
     end
     given.parameters = { booster = "gbtree", objective = "reg:squarederror" }
     assert.are.equal(usual, regressor.fit(given):bytes())

@@ -126,7 +126,7 @@ function cluster_module.get(source)
     value, path = find.load_file(source), source
   else
     if not find.path("clusters", source) and lfs.attributes(source .. ".lua") then
-      error_module.raise("missing", "unknown cluster '%s'; a file is named with its ending: %s.lua", source, source)
+      error_module.raise("missing", "unknown cluster '%s'; to name the file, write %s.lua", source, source)
     end
     value, path = find.load("clusters", source)
   end
@@ -170,7 +170,7 @@ local function check_request(cluster, bytes, topology)
   schema.argument(bytes, "nonnegative", where, "bytes")
   schema.argument(topology, "table", where, "topology")
   if schema.argument(topology.nodes, "count", where, "topology.nodes") > fields.nodes.most then
-    error_module.raise("plan", "%d nodes: at most %d", topology.nodes, fields.nodes.most)
+    error_module.raise("plan", "a cluster has at most %d nodes, got %d", fields.nodes.most, topology.nodes)
   end
   local ranks = schema.argument(topology.gpus_per_node, "count", where, "topology.gpus_per_node")
   if ranks > cluster.gpus_per_node then

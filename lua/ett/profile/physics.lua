@@ -65,8 +65,8 @@ end
 ---@param accepted boolean? the user gave --accept-device
 function physics.check_device(gpu, cluster, label, accepted)
   if accepted or physics.same_device(gpu, cluster.device) then return end
-  error_module.raise("model", "%s: samples of '%s' are not of the device '%s' of cluster %s; --accept-device of "
-    .. "predict, sweep and calibrate uses them", label, gpu, cluster.device.name, cluster.name)
+  error_module.raise("model", "%s: samples of '%s' are not of the device '%s' of cluster %s; predict, sweep and "
+    .. "calibrate use them with --accept-device", label, gpu, cluster.device.name, cluster.name)
 end
 
 --- Number of streaming multiprocessors of a device by its name, for sample folders without a cluster.

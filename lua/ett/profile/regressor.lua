@@ -73,7 +73,7 @@ local function listed(parameters)
     local value, allowed = parameters[name], served[name]
     for _, one in ipairs(allowed or {}) do if value == one then allowed = nil end end
     if allowed then
-      error_module.raise("argument", "regressor.fit: parameters: %s = %s cannot be served%s", name,
+      error_module.raise("argument", "regressor.fit: parameters: predictions do not support %s = %s%s", name,
         schema.describe(value), #allowed > 0 and "; it may be " .. table.concat(allowed, ", ") or "; omit it")
     end
     list[#list + 1] = { name, type(value) == "number" and ("%.9g"):format(value) or tostring(value) }

@@ -26,7 +26,9 @@ local function part_of(given, get, label)
   end
   local clean = schema.check(given, fields, label)
   local whole = error_module.wrap(label, get, clean.cluster)
-  if whole.parts then error_module.raise("model", "%s: cluster '%s' has parts itself", label, whole.name) end
+  if whole.parts then
+    error_module.raise("model", "%s: cluster '%s' has parts; a part must be a cluster without parts", label, whole.name)
+  end
   if whole.nodes and clean.nodes > whole.nodes then
     error_module.raise("model", "%s: %d nodes, but cluster '%s' has %d", label, clean.nodes, whole.name, whole.nodes)
   end
