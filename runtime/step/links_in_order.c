@@ -17,7 +17,7 @@ typedef struct in_order {
       *holds;   /* per rank and link: whether these sends stop collectives */
   double *left; /* per rank: seconds of pending collectives */
   double *gathers,
-      *served; /* per rank: seconds of all gathers; of completed collectives */
+      *served; /* per rank: seconds of all gathers; seconds of completed collectives */
   double *reduced, *gather_wait;
   double *need;         /* per slot: seconds of its rank's gathers up to its own */
   int64_t *gradients;   /* per slot: number of units that produced gradients */

@@ -302,7 +302,7 @@ static double one_ahead(const ett_evaluation *e, const slot_pass *pass) {
 
 /* A layer in the order of a pass. */
 typedef struct cursor {
-  size_t kinds; /* kinds before that of the layer, in the order of the pass */
+  size_t kinds; /* number of kinds before the layer's kind, in the order of the pass */
   int64_t left; /* layers of its kind from it on; 0: after the last layer */
   layer_pass one;
 } cursor;

@@ -48,7 +48,7 @@ typedef enum ett_exchange_overlap {
   ETT_EXCHANGE_OVERLAPS,
 } ett_exchange_overlap;
 
-/* A slow device computes in more time; its links are as fast as those of others. */
+/* A slow device computes more slowly; its links have the usual speed. */
 typedef enum ett_operation_kind { ETT_OPERATOR, ETT_COLLECTIVE } ett_operation_kind;
 
 /* A wait for the host to launch a layer's kernels; it is the layer's last operation.
@@ -212,7 +212,7 @@ typedef struct ett_program {
       allocator_share; /* share of transient memory lost to rounding and fragmentation */
   double communication_share; /* share of a device's rate taken by communication beside
                                  computing */
-  double exchange_communication_share; /* the same of experts' all-to-alls */
+  double exchange_communication_share; /* the same for experts' all-to-alls */
   /* Set by ett_program_finish and ett_program_vary: */
   ett_layer_sums *sums;                   /* per kind */
   double cached_bytes[ETT_CACHED_SHAPES]; /* by cached_shape - 1 */

@@ -88,8 +88,9 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   }
 }
 
-/* The slot of a rank whose last backward follows that of slot v (v = -1: the first slot
- * to finish); -1: none. The chunks of built-in schedules finish last to first. */
+/* The slot of a rank whose last backward follows the last backward of slot v (v = -1: the
+ * first slot to finish); -1: none. The chunks of built-in schedules finish last to first.
+ */
 static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int rank,
                           int v, const ett_pipeline_result *ends) {
   if (!p->orders)

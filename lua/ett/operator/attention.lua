@@ -145,8 +145,8 @@ attention.doubles = {
   end,
 }
 
---- Strides of batch, head and position: of a tensor [batch, seq, heads, dim] with `row` elements between positions, or
---- of a dense tensor [batch, heads, seq, dim].
+--- Strides of batch, head and position of a tensor [batch, seq, heads, dim] with `row` elements between positions. If
+--- `row` is missing, the tensor is dense [batch, heads, seq, dim].
 local function strides(heads, seq, dim, row)
   if row then return seq * row, dim, row end
   return heads * seq * dim, seq * dim, dim

@@ -100,7 +100,7 @@ local patterns = {
     end
     return one("all_reduce", "tp", c.tp, bytes, "forward")
   end,
-  --- Vocabulary-parallel cross entropy: maximum, target logit and sum of exponentials, in fp32, of each token.
+  --- Vocabulary-parallel cross entropy: three fp32 numbers per token (maximum, target logit, sum of exponentials).
   vocabulary_reduce = function(c)
     local bytes = 4.0 * shapes.tokens(c)
     local function reduce() return one("all_reduce", "tp", c.tp, bytes, "forward") end

@@ -42,7 +42,7 @@ local function read(path)
   return known
 end
 
--- Reads a file of the folder. Its contents must be those that its name states, of the device of the other files.
+-- Reads a file of the folder. Its contents must agree with its name, and its device with the device of the other files.
 local function load_file(self, path)
   local file = self.read[path]
   if file then return file end

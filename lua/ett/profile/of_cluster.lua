@@ -478,7 +478,8 @@ function Profile:step_spread(shares, dtype, named)
   return math.sqrt(square)
 end
 
---- Which operator times come from kernel tables, of this cluster or of the one that it is based on: "all", "some", nil.
+--- How many operator times come from kernel tables of this cluster, or of the cluster that it is based on: "all",
+--- "some", or nil for none.
 function Profile:tables_used()
   local of_other = self.other and self.other:tables_used()
   if self.device_times or not self.own and of_other == "all" then return "all" end

@@ -275,7 +275,7 @@ end
 ---@param name string operator or alias
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
----@param ratio (fun(shape): number?, string?)? time of the pass over that of the other, and its origin
+---@param ratio (fun(shape): number?, string?)? time of this pass divided by the other pass's time, and its origin
 ---@return function|nil function(the operator's shape): an answer, or nil if no sample applies to the shape
 function Profile:operator_timer(name, dtype, pass, ratio)
   local op = operator.get(name)

@@ -159,7 +159,7 @@ local function faulty(message, ...) return nil, error_module.new("format", messa
 local units = set("ns us ms s nsec usec msec sec nsecs usecs msecs secs nanoseconds microseconds milliseconds second "
   .. "seconds min minutes")
 
--- Whether a column's name is that of a time of a pass: "F_dur", "dur_ns". A word in brackets is a unit: "b_dur[msec]".
+-- Whether a column has the time of a pass, by its name: "F_dur", "dur_ns". A word in brackets is a unit: "b_dur[msec]".
 local function is_time(name)
   local unit = name:lower():match "^[fb]?_?dur(.*)$"
   return unit and (unit == "" or unit:find "^%s*[%(%[]%s*%a+%s*[%)%]]$" or units[unit:match "^[%s_]+(%a+)$"])

@@ -90,7 +90,7 @@ end
 --- An answer (ett.profile) for a shape.
 ---@param points table[] of scale.joined: { dims, factor: measured over the model's seconds, rows?, spread? }
 ---@param dims number[] dimensions of the shape
----@param base table the model's answer for the shape; `name`: of the model, default the device's own
+---@param base table the model's answer for the shape; `name` of the model, default "the device's own model"
 ---@param once number? relative half-width of a shape that was sampled once; default: 0, for quiet devices
 function scale.answer(points, dims, base, once)
   local factor, nearest, closest = factor_at(points, dims)

@@ -3,7 +3,7 @@ local error_module = require "ett.base.error"
 
 local cost = {}
 
---- Tokens of the run: the argument, or those of the plan. Raises if both are given and differ.
+--- Tokens of the run: the argument, or the plan's field. Raises if both are given and differ.
 ---@param label string for the message
 ---@param tokens number?
 ---@param p table a plan, checked or not

@@ -12,7 +12,7 @@ local schema = require "ett.base.schema"
 
 local energy = {}
 
---- Default coefficients as shares of the power limit: those of the H200 (clusters/devices/h200_sxm).
+--- Default coefficients as shares of the power limit, from the H200 (clusters/devices/h200_sxm).
 energy.shares = { idle_watts = 0.253, compute_watts = 0.989, memory_watts = 0.481 }
 
 --- Defaults for facilities and grids: power usage effectiveness 1.56 (Uptime Institute, Global Data Center Survey 2024,

@@ -412,7 +412,7 @@ local function evaluated(evaluate, answer, units)
     answer()
     result = evaluate(false)
   end
-  if units then -- a second evaluation: one that keeps units rounds differently, and `result` must equal that of a sweep
+  if units then -- evaluated again: keeping units changes the rounding, and `result` must equal the result of a sweep
     local kept = evaluate(true)
     result.units, result.transfers = kept.units, kept.transfers
   end

@@ -93,7 +93,7 @@ function frozen.items(items, how, p)
   return list
 end
 
---- The shape of the product that computes the gradient of a product's input from that of its output.
+--- The shape of the product that computes the input gradient of another product from its output gradient.
 function frozen.turned(s)
   local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
   turned.bias, turned.stored_tokens = nil, nil
@@ -114,7 +114,7 @@ frozen.launches_with_forward = 3
 --- The backward pass of an item with frozen weights.
 ---@param stack table the software
 ---@return table|nil answer of ett.step.times; nil: no backward pass
----@return integer launches of kernels; 1: of a frozen product
+---@return integer launches of kernels; 1 for a frozen product
 function frozen.backward(times, item, p, key, stack)
   local op, s = item.operator, item.shape
   if only_forward(item) or item.frozen and op.family == "embedding" then return nil, 0 end

@@ -127,7 +127,7 @@ local function checkpoint_of(state, items, k)
 end
 
 --- The data type in which an item stores its input.
----@param opens boolean whether the input is that of a checkpoint, which stores 16 bits
+---@param opens boolean whether the item is the first of a checkpointed module, which stores its input in 16 bits
 local function stored_dtype(state, item, opens)
   local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
   return (state.software.keeps_inputs or opens) and schema.wide(dtype) or dtype
@@ -331,7 +331,7 @@ local function overlaps_next_product(item)
   return item.overlapped or (item.name == "all_gather") == (item.pass == "forward")
 end
 
---- The product next to collective i of a list of items: of a gather, the product whose operand it brings.
+--- The product next to collective i of a list of items; for a gather, the product whose operand it brings.
 local function neighbour(items, i)
   local next_one = overlaps_next_product(items[i])
   for k = next_one and i + 1 or i - 1, next_one and #items or 1, next_one and 1 or -1 do
@@ -357,7 +357,7 @@ local function neighbours(topology)
     tiers = tiers, lanes = topology.lanes }
 end
 
---- Placement of a group on the tiers; with `sends`, of a send to the group's next rank.
+--- Placement of a group on the tiers; with `sends`, the placement of a send to the group's next rank.
 local function topology_of(state, group, sends)
   local known = sends and state.send_topologies or state.topologies
   local topology = known[group]
@@ -544,7 +544,7 @@ local function add_gather(state, bytes)
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
---- Adds the accumulation of a micro-batch's gradients. Its time is that of a residual addition that moves the same
+--- Adds the accumulation of a micro-batch's gradients. It takes as long as a residual addition that moves the same
 --- bytes: two operands read, one written.
 local function add_accumulation(state, uses)
   local p, parameters = state.plan, 0.0
@@ -768,8 +768,8 @@ local function items_of(model, p, times)
 end
 
 -- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
--- recompute=half repeats (nil: half of all); `order` lists { index, times }; `remade_bytes`: those of the largest
--- checkpointed module.
+-- recompute=half repeats (nil: half of all); `order` lists { index, times }; `remade_bytes` are the bytes that the
+-- largest checkpointed module makes again.
 local function run_of(state, items, place)
   local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
   local most, remade, moe = 0.0, 0.0, {}

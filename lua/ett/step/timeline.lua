@@ -392,7 +392,8 @@ local function add_update(state, stage, transfers)
   end
 end
 
---- The gathers of the weights of units in order. seconds: of all of them; first: of those of the first layers.
+--- The gathers of the weights of units in order. seconds: time of all gathers; first: time of those of the first
+--- layers.
 local function gathers_of(state, stage, units)
   local e, list = state.e, { seconds = 0.0, first = 0.0 }
   for _, unit in ipairs(e.gathers and units or {}) do
@@ -415,7 +416,7 @@ local function exposed_gather_seconds(state, gathers, wait)
   return math.max(0.0, math.min(wait, (wait - share * gathers.seconds) / (1 - share), gathers.seconds))
 end
 
---- The gathers of all units: each layer's follows that of the layer before. Units last at least as long.
+--- The gathers of all units. The gather of a layer follows the gather of the layer before. Units last at least as long.
 local function add_gathers(state, stage)
   for _, unit in ipairs(stage.units) do
     local at = unit.start
@@ -426,8 +427,8 @@ local function add_gathers(state, stage)
   end
 end
 
---- Bytes of activations that a micro-batch stores in a slice, of the weights on a rank that a unit F or B reads, and of
---- gradients. Under ZeRO-2 and 3 only the gradients that the rank keeps count.
+--- Three numbers of bytes for a slice: activations that a micro-batch stores; weights on a rank that a unit F or B
+--- reads; gradients. Under ZeRO-2 and 3 only the gradients that the rank keeps count.
 local function bytes_of_slice(state, layers)
   local p, lowered, sharing = state.e.plan, state.on.lowered, state.sharing
   local activations, shared, forward, backward, gradients = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -552,7 +553,7 @@ local function parts_with_input(state, stage, unit)
   return list
 end
 
---- The parts of a unit, or of the two of a pair in order: together, and those of each.
+--- The parts of a unit, or of both units of a pair in order; and the parts of each unit.
 ---@param units table[] with their slices
 local function parts_in(state, stage, units)
   local key = ("%.9g"):format(units[1].seconds)

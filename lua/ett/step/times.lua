@@ -373,8 +373,8 @@ function OfParts:answer(demands, dtype, hidden, keep)
   end)
 end
 
---- Seconds of a demand in which several parts participate: those of the slowest part; for messages at least those of
---- the network between the parts.
+--- Seconds of a demand in which several parts participate: the time of the slowest part; for messages at least the time
+--- of the network between the parts.
 function OfParts:of_demand(d, dtype, hidden)
   local parts = d.parts or -1 -- bits; nil: all
   local met, slowest, low, high, provenance, model = 0, nil, nil, nil, nil, nil

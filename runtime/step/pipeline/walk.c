@@ -244,8 +244,9 @@ static void close_walk(walk *w) {
   free(w->tick);
 }
 
-/* Walks through p. whole: separate cells for every micro-batch, else for those of a
- * group. Without `whole`, returns 1 if cells collide or nothing repeats. */
+/* Walks through p. whole: every micro-batch has separate cells; else only the
+ * micro-batches of one group. Without `whole`, returns 1 if cells collide or nothing
+ * repeats. */
 static int walk_through(const ett_pipeline *p, int whole, int64_t group,
                         ett_pipeline_tape *tape, ett_err *err) {
   walk w = {.p = p,

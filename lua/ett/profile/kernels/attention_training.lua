@@ -164,10 +164,10 @@ local function asymptote(laws, row, forward)
   return near[1] + (own[1] - there[1]) * share
 end
 
---- Fits every law that has rows. A law whose rows have similar numbers of keys only takes a from the nearest law.
+--- Fits every law that has rows. If the rows of a law have only similar numbers of keys, it takes a from the nearest law.
 ---@param device ett.Device
 ---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
----@param forward function(dtype, head_dim, other)? time of a FLOP of long forward passes over that of another head_dim
+---@param forward function(dtype, head_dim, other)? the ratio that training.relative returns
 ---@return table<string, number[]> key -> { a, b, masked }
 function training.fit(device, rows, forward)
   local laws, left = {}, { forward = {}, backward = {} }
@@ -200,7 +200,7 @@ function training.at_length(head_dim, ratio)
   return median(list)
 end
 
---- Time of a FLOP of long forward passes at a head dimension over that at another.
+--- The time of a FLOP in long forward passes at one head dimension, divided by its time at another head dimension.
 ---@param kernel ett.Kernel of attention, or nil (1)
 function training.relative(kernel, head_dim, other)
   return kernel and training.at_length(head_dim, function(x)

@@ -8,7 +8,7 @@ local table_at = require "ett.base.table_at"
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
   table = "collectives.csv", inputs = { "gpus", "bytes" }, texts = { "operation" } }
 
--- Assumed: above the largest size of a curve, the bandwidth is at most twice that of the largest size.
+-- Assumed: above the largest size of a curve, the bandwidth is at most twice the bandwidth at this size.
 local least_slope = 0.5
 
 --- Bytes that each rank sends, divided by the bytes of the buffer.
@@ -71,7 +71,7 @@ local function nearest(by_gpus, gpus)
   return by_gpus[best], best
 end
 
--- Seconds per byte above the largest size. at_rate: those at the rate of the links, or nil.
+-- Seconds per byte above the largest size. at_rate: seconds per byte at the rate of the links, or nil.
 local function last_slope(curve, at_rate)
   local last = #curve - 1
   local mean = curve[last + 1] / curve[last]

@@ -8,7 +8,7 @@ local experts = {}
 
 local exp, log, max = math.exp, math.log, math.max
 
--- Rows of the long and thin products; of a weight's gradient, the length of its sum.
+-- Rows of the long and the thin products. For the gradient of a weight, this is the length of the sum.
 local long, thin = { 8192, 16384, 32768 }, { 16, 32, 64 }
 local long_sums, thin_sums = { 4096, 8192, 16384 }, { 64, 128 }
 

@@ -3,8 +3,9 @@
 --
 -- Two devices of equal energy per FLOP can have different power limits relative to their peak rates. The device with
 -- less power is slower by the ratio of the rates that their power allows. Chips of different generations sustain
--- different shares of their peak rates: products of MI300X reach 51 %, of H200 80 %. Where both rates are measured, the
--- arithmetic share of a time is scaled by the ratio of these shares, else by that of the power limits.
+-- different shares of their peak rates: products of MI300X reach 51 %, products of H200 80 %. If both rates are
+-- measured, the arithmetic share of a time is scaled by the ratio of these shares, else by the ratio of the power
+-- limits.
 --
 -- A power limit slows only products that need more power. The time of a device with less power than its neighbour is
 -- the smooth maximum of its time without a limit and of the energy of its FLOPs over its watts.
@@ -61,7 +62,7 @@ local function sustained(device, dtype)
   return measured and measured / device:peak(dtype) or nil
 end
 
--- The share of `other` over that of `device`, or nil if one of them is unknown.
+-- The share of `other` divided by the share of `device`; nil if one of them is unknown.
 local function ratio_of(share, device, other, dtype)
   local here, there = share(device, dtype), share(other, dtype)
   return here and there and there / here
@@ -85,8 +86,8 @@ end
 -- (torch-performance-test-data#120), which no table contains; one of them gives L4's energy per FLOP.
 local edge = 3
 
--- Shares of the peak rates that both power limits allow, if that of the device is the smaller one and no ratio of
--- measured rates replaces it (`slower`). Otherwise nil.
+-- Shares of the peak rates that both power limits allow. nil unless the device has the smaller share and no ratio of
+-- measured rates replaces it (`slower`).
 local function limited(device, other, dtype)
   local here, there = transfer.allowed(device, dtype), transfer.allowed(other, dtype)
   if not (here and there and here < there) or measured_ratio(device, other, dtype) then return nil end

@@ -256,7 +256,7 @@ local function steady(curve)
   return found
 end
 
--- The rate of a large ring on a tier: at most that of its curves.
+-- The rate of a large ring on a tier: at most the peak of its curves.
 local function ring_rate(t)
   local rate = math.min(t.bandwidth, t.ring_bandwidth or huge)
   for _, curve in ipairs(t.steady) do
@@ -278,7 +278,7 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
--- The tiers of a request, and the curves of those in use.
+-- The tiers of a request, and the curves of the tiers in use.
 local function tiers_of(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)

@@ -66,7 +66,7 @@ end
 
 local lane_names = { sends = "card: sends", rest = "gradients, update" }
 
---- Lanes of a stage's messages; those of the host link only with offloading.
+--- Lanes of a stage's messages. The host link has lanes only with offloading.
 local function add_messages(t, e, stage)
   local by_lane = { sends = {}, rest = {}, ["to host"] = {}, ["from host"] = {} }
   for _, message in ipairs(stage.messages) do
