@@ -528,10 +528,11 @@ typedef struct stage_memory {
   double fp32_gradients; /* of the weights that the rank updates */
   double cached;         /* weight gradients that stay allocated */
   int communicators;     /* communicators of a rank */
-  int apart;   /* new gradients of a layer have memory besides the stored ones */
-  int stays;   /* gradients stay whole until the last backward pass */
-  int loses;   /* the loss is on this stage */
-  int remakes; /* `again` is recomputed */
+  int separate_gradients; /* new gradients of a layer have memory besides the stored ones
+                           */
+  int whole_gradients;    /* gradients stay whole until the last backward pass */
+  int has_loss;           /* the loss is on this stage */
+  int recomputes;         /* `again` is recomputed */
 } stage_memory;
 
 /* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
@@ -546,7 +547,7 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_
                 m->largest[0] + m->largest[1]},
                {&s->weight_bytes, s->weight_bytes, p->offload_weights, 2 * m->layer},
                {&s->gradient_bytes, m->reduced, p->offload_gradients,
-                m->stays ? m->reduced : 2 * m->reduced / layers},
+                m->whole_gradients ? m->reduced : 2 * m->reduced / layers},
                {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
   double gradients = p->offload_gradients * m->reduced;
   double updated = p->offload_optimizer * m->fp32_gradients;
@@ -567,7 +568,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                     int rank) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[rank];
-  stage_memory m = {.communicators = communicators_of(e), .stays = ett_messages_whole(e)};
+  stage_memory m = {.communicators = communicators_of(e),
+                    .whole_gradients = ett_messages_whole(e)};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
@@ -584,10 +586,10 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
           p->weight_bytes +
       s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
-  m.gradient = m.stays ? whole * p->gradient_bytes : m.reduced;
-  m.apart =
-      (data > 1 || expert_data > 1) &&
-      (m.stays ? p->gradient_bytes > p->weight_bytes : p->zero >= ETT_ZERO_GRADIENTS);
+  m.gradient = m.whole_gradients ? whole * p->gradient_bytes : m.reduced;
+  m.separate_gradients = (data > 1 || expert_data > 1) &&
+                         (m.whole_gradients ? p->gradient_bytes > p->weight_bytes
+                                            : p->zero >= ETT_ZERO_GRADIENTS);
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
@@ -609,10 +611,10 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])
         m.working[w] = sums->working_bytes[p->recompute][w];
-    m.loses |= sums->loss_bytes > 0;
+    m.has_loss |= sums->loss_bytes > 0;
   }
-  m.remakes = p->recompute >= ETT_RECOMPUTE_FULL ||
-              (p->recompute == ETT_RECOMPUTE_SELECTIVE && !pairs);
+  m.recomputes = p->recompute >= ETT_RECOMPUTE_FULL ||
+                 (p->recompute == ETT_RECOMPUTE_SELECTIVE && !pairs);
   m.cached = ett_program_cached(e->program, shapes);
   /* Layers are gathered whole; with overlap, the next ones are prefetched. Of the layer
    * whose backward pass runs, the other copy of 8-bit weights is made (Megatron FSDP,
@@ -621,13 +623,15 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
    * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
   gathered *= p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    m.temporary = m.stays ? m.apart * trained * p->weight_bytes
-                          : smaller(trained * p->gradient_bytes,
-                                    (whole - shard) * p->gradient_bytes);
+    m.temporary = m.whole_gradients ? m.separate_gradients * trained * p->weight_bytes
+                                    : smaller(trained * p->gradient_bytes,
+                                              (whole - shard) * p->gradient_bytes);
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
-    double others = weights * p->weight_bytes + quantised - m.weight; /* of other ranks */
-    m.temporary +=
-        p->reshard && !m.stays ? smaller(gathered * p->weight_bytes, others) : others;
+    double others =
+        weights * p->weight_bytes + quantised - m.weight; /* shards of the other ranks */
+    m.temporary += p->reshard && !m.whole_gradients
+                       ? smaller(gathered * p->weight_bytes, others)
+                       : others;
     m.temporary += copies;
   }
   m.layer = weights > 0 ? m.weight * layer / weights : 0;
@@ -648,9 +652,9 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
     a->late[v] = a->sums[v].late_bytes;
   }
-  double working = m->working[m->apart];
+  double working = m->working[m->separate_gradients];
   double again = m->again;
-  if (m->remakes) { /* part of the peak of the backward pass */
+  if (m->recomputes) { /* part of the peak of the backward pass */
     again = smaller(again, working);
     working -= again;
   }
@@ -661,7 +665,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
           ? ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, 0)
           : 0;
   s->loss_bytes = 0;
-  if (m->loses) {
+  if (m->has_loss) {
     for (int v = rank; v < a->slots; v += p->pp)
       a->in_flight[v] = a->sums[v].loss_bytes;
     s->loss_bytes =

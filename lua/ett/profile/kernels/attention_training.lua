@@ -164,7 +164,7 @@ local function asymptote(laws, row, forward)
   return near[1] + (own[1] - there[1]) * share
 end
 
---- Fits every law that has rows. If the rows of a law have only similar numbers of keys, it takes a from the nearest law.
+--- Fits every law that has rows. A law whose rows all have similar numbers of keys takes a from the nearest law.
 ---@param device ett.Device
 ---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
 ---@param forward function(dtype, head_dim, other)? the ratio that training.relative returns
