@@ -4,19 +4,19 @@ local page = {}
 local intro = [[
 # Accuracy
 
-Measured training steps that others published, against ett's estimates of them. Written by
+This page compares training steps that others measured and published with ett's estimates. It was written by
 `ett bench published --page ACCURACY.md` on %s at commit %s.
 Edit spec/support/published_page.lua, not this page.
 
-The rows are whole training steps of grade A and A-, each measurement once. A few in-step factors are fitted on them
-(spec/support/published_factors.lua). **Each row is estimated with factors that were fitted without its source.**
+The rows are whole training steps of grade A and A-; each measurement counts once. A few in-step factors are fitted to
+them (spec/support/published_factors.lua). **Each row is estimated with factors that were fitted without its source.**
 `ett bench published --rows` prints every row.
 
 | column | meaning |
 |---|---|
-| answered | estimated rows, of all rows |
+| answered | number of estimated rows, of all rows |
 | error | mean of abs(estimated / measured - 1) |
-| median, bias | median of the same; mean of the signed error |
+| median, bias | median of abs(estimated / measured - 1); mean of estimated / measured - 1 |
 | inside | share of rows inside their 90 %% interval |
 | half-width | median half-width of the interval |
 
@@ -30,13 +30,13 @@ local judgements = [[
 ## Judgements made after errors were seen
 
 Mechanisms, priors and values of unstated fields were chosen after the errors of all rows had been seen. Most are from
-memory of the software and were not checked against its code. The errors above are therefore optimistic:
+memory of the software and were not checked against its code. So the errors above are optimistic. These are the choices:
 
 - MaxText rows without a stated policy use full recomputation: its default `remat_policy`. Rows of `minimal` and
   `save_dot_with_context_except_mlp` repeat the operators that these policies do not store, according to MaxText's code.
   With full recomputation, one of them (H200) was 11 % too slow. Rows of `save_qkv_proj` count as full recomputation.
-- Selective checkpointing of fms-fsdp, and torchtitan's by layer, repeats every second layer. torchtitan's by operator
-  repeats the operators that its code does not store.
+- Selective checkpointing of fms-fsdp, and of torchtitan by layer, repeats every second layer. torchtitan's selective
+  checkpointing by operator repeats the operators that its code does not store.
 - ZB-1p and ZB-2p rows use the schedules zb_1p and zb_2p, ordered by the estimated times of units. All rows of that
   paper have the settings of its software's first script and Megatron-LM's defaults: fp16, fused softmax, dropout, tied
   embeddings. The rows' vocabulary of 51,200 contradicts the numbers of parameters that they state. These numbers imply
@@ -230,9 +230,9 @@ memory of the software and were not checked against its code. The errors above a
   fitted with equal weight for every source. With these weights 88 % of the steps lie inside, and 79 % with equal
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
-- `ett bench literature` has 99 steps of sources that are not here. Each is described as by a planner, with some
-  settings unknown. 78 % lie inside their intervals; most of the others were slower than estimated
-  (spec/bench/README.md).
+- `ett bench literature` has 99 steps of sources that are not on this page. Each is described as a planner would describe
+  it, with some settings unknown. spec/bench/README.md states how many lie inside their intervals; most of the others
+  were slower than estimated.
 ]]
 
 local function line(f)
