@@ -230,9 +230,9 @@ memory of the software and were not checked against its code. So the errors abov
   fitted with equal weight for every source. With these weights 88 % of the steps lie inside, and 79 % with equal
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
-- `ett bench literature` has 99 steps of sources that are not on this page. Each is described as a planner would describe
-  it, with some settings unknown. spec/bench/README.md states how many lie inside their intervals; most of the others
-  were slower than estimated.
+- `ett bench literature` has 99 steps of sources that are not on this page. Each is described as a planner would
+  describe it, with some settings unknown. spec/bench/README.md states how many lie inside their intervals; most of the
+  others were slower than estimated.
 ]]
 
 local function line(f)
