@@ -33,7 +33,6 @@ typedef struct ett_buckets {
   double replica_seconds;      /* of all buckets: of messages between replicas */
 } ett_buckets;
 
-/* The gradient messages of one slice. */
 typedef struct ett_slice_gradients {
   ett_buckets dense, expert;
 } ett_slice_gradients;

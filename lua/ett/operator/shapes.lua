@@ -74,7 +74,6 @@ function shapes.keys(c)
   return c.key_seq or c.seq
 end
 
---- Width of one head: head_dim, or hidden / heads.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 
 --- Raises if `c` lacks a field that an operator needs.

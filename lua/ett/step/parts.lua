@@ -12,7 +12,6 @@ function parts.shares(cluster, p, devices)
   if not cluster.parts then return nil end
   local stride, each, list, first = ranks.stride(p, "pp"), p.pp / devices, {}, 0
   for s = 1, p.pp do list[s] = {} end
-  -- Ranks below `rank` on stage s.
   local function below(rank, s)
     return rank // (stride * p.pp) * stride + math.max(0, math.min(stride, rank % (stride * p.pp) - (s - 1) * stride))
   end

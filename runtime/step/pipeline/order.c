@@ -142,7 +142,6 @@ static int bits_of(const ett_orders *o, int kind) {
   return 1 << kind;
 }
 
-/* Checks one unit and marks it as seen. */
 static int check_unit(const ett_orders *o, size_t micro_batches, unsigned char *seen,
                       int rank, size_t k, ett_err *err) {
   char text[ETT_ORDER_TEXT];
