@@ -144,7 +144,7 @@ describe("a script", function()
       p.rank_map = step.map(list)
       local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2 }
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
-        .. "output_bytes kept_gradient_bytes allocator_share communication_share exchange_communication_share")
+        .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share exchange_communication_share")
         :gmatch "%S+" do function_of[name] = 0 end
       function_of.tied_frozen, function_of.master_shards, function_of.whole_stages = false, false, false
       function_of.kinds = {}
