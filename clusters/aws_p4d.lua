@@ -13,7 +13,8 @@ return {
   links = {
     intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9, curves = "dgx_a100",
       source = "as dgx_a100" },
-    inter = { name = "4x 100 Gbit/s EFA", bandwidth_per_gpu = 10.6e9, bandwidth_per_node = 42.5e9,
-      source = "85 % of 50 GB/s per node, the share of dgx_a100; assumed for EFA" },
+    inter = { name = "4x 100 Gbit/s EFA", bandwidth_per_gpu = 10.6e9, bandwidth_per_node = 42.5e9, latency = 164e-6,
+      source = "85 % of 50 GB/s per node, the share of dgx_a100, assumed for EFA; a latency of 75 us, which a step of "
+        .. "Simple has twice: aws/aws-ofi-nccl src/platform-aws.c" },
   },
 }

@@ -7,9 +7,9 @@ return {
   device = "mi250x_die",
   price_source = "unset: no public on-demand price found, 2026",
   links = {
-    intra = { name = "Infinity Fabric", bandwidth = 75e9, send_bandwidth = 37.5e9,
-      source = "assumed: 75 % of 50 GB/s one way per link between modules, two rings" },
-    inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 85e9,
-      source = "85 % of 4x 25 GB/s, the share of dgx_a100; assumed" },
+    intra = { name = "Infinity Fabric", bandwidth = 93e9, send_bandwidth = 37.5e9,
+      source = "at least the rate of rings over nodes; sends: assumed 75 % of 50 GB/s one way per link of modules" },
+    inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 23.2e9, bandwidth_per_node = 93e9,
+      source = "gathers and all_reduces of 4 GB over four such nodes reach 93 of 4x 25 GB/s: ROCm/rccl issue 1490" },
   },
 }

@@ -9,11 +9,12 @@ return {
   price_per_gpu_hour = 6.00,
   price_source = "Azure and Oracle, list, 18 May 2026: 6 $ per GPU and hour",
   links = {
-    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 330e9, mesh = true,
-      source = "assumed: 74 % of 448 GB/s per GPU one way (stas00/ml-engineering@744d01e network/README.md); a link of "
-        .. "64 GB/s between each two GPUs, of which about 48 are usable: rocm.blogs.amd.com, mi300x-rccl-xgmi" },
+    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 316e9, mesh = true,
+      source = "all_reduce of 8 GB on eight: hisohara/ai-scripts training/01_rccl-smoketest/README.md (318 in "
+        .. "rocm.blogs.amd.com, mi300x-rccl-xgmi); a link of 64 GB/s between each two GPUs, 448 GB/s per GPU" },
     inter = { name = "8x 400 Gbit/s",
-      bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,
-      source = "8x 50 GB/s, stas00/ml-engineering@744d01e network/README.md" },
+      bandwidth_per_gpu = 44.7e9, bandwidth_per_node = 357e9,
+      source = "8x 50 GB/s (stas00/ml-engineering@744d01e network/README.md), of which two nodes reach 357 in an "
+        .. "all_reduce of 16 GB: hisohara/ai-scripts training/01_rccl-smoketest/README.md" },
   },
 }

@@ -8,8 +8,9 @@ return {
   device = "mi355x",
   host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "80 % of 63 GB/s, assumed" },
   links = {
-    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 395e9, mesh = true,
-      source = "assumed: 74 % of 535.5 GB/s per GPU one way (stas00/ml-engineering@744d01e network/README.md)" },
+    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 407e9, mesh = true,
+      source = "all_reduce of 8 GiB on eight: oci-ai-incubations/oci-gpu-quickstarts amd/MI355X/README.md; 535.5 GB/s "
+        .. "per GPU one way" },
     inter = { name = "8x 400 Gbit/s",
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,
       source = "8x 50 GB/s, stas00/ml-engineering@744d01e network/README.md" },

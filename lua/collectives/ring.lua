@@ -16,9 +16,13 @@ end
 -- Adds the streams of a tier. Inside a node, a ring reaches less than in-switch reduction, whose bandwidth and curve an
 -- all_reduce of the node has: NVLink 4 carries 370 GB/s of a ring, against 480 (NVIDIA/nccl-tests issue 212). A ring
 -- over nodes takes the curves without their start, for its steps are counted.
+--
+-- In a mesh of links a rank that sends over the network leaves its links to the others: they carry (n - 1) / n of a
+-- ring. MI325X reach 350 GB/s over nodes, and 319 in a node (hisohara/ai-scripts training/01_rccl-smoketest/README.md).
 local function add(law, r, tier, alone, last)
-  local curves = last and tier.steady or { tier.curve }
-  if not tier.curve then law[#law + 1] = { moved = r.factor, bandwidth = tier.bandwidth } end
+  local curves, inside = last and tier.steady or { tier.curve }, 1.0
+  if last and tier.mesh and tier.inside > 1 then inside = (tier.inside - 1) / tier.inside end
+  if not tier.curve then law[#law + 1] = { moved = inside * r.factor, bandwidth = tier.bandwidth } end
   for _, curve in ipairs(curves) do law[#law + 1] = { moved = r.factor, curve = curve } end
   if alone then return end
   if tier.ring_bandwidth then law[#law + 1] = { moved = r.factor, bandwidth = tier.ring_bandwidth } end
@@ -48,7 +52,8 @@ local function small(r, protocol, steps, over_nodes)
   for k, tier in ipairs(r.tiers) do
     if tier.used then rate = math.min(rate, own.share * tier.ring_rate) end
     if steps[k] > 0 then
-      start = start + steps[k] * math.max(own[tier.wire] * tier.latency, over_nodes and post or 0.0)
+      local step = own[tier.wire] * (tier.latency - tier.added) + tier.added / 2 + tier.late
+      start = start + steps[k] * math.max(step, over_nodes and post or 0.0)
     end
   end
   return { start = start, { moved = r.factor, bandwidth = rate } }
@@ -59,15 +64,20 @@ local function timer(r)
   local alone = r.kind == "all_reduce" and not last
   if r.curve and (alone or last) then return { { moved = r.factor, curve = r.curve } } end
   local latency, law, laws, steps = 0.0, {}, {}, steps_of(r, last)
+  local least = last and r.tiers[last].wire == "network" and r.post or 0.0
   for k, tier in ipairs(r.tiers) do
     if tier.used then add(law, r, tier, alone, last) end
-    latency = latency + steps[k] * tier.latency
+    latency = latency + steps[k] * math.max(tier.latency, least)
   end
   law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
   laws[1] = law
   local over_nodes = last and r.tiers[last].wire == "network"
+  local by_pairs = r.kind == "all_reduce" and not last and r.tiers[1].whole_mesh
   for _, protocol in ipairs(r.curve and {} or r.protocols) do
-    if not (over_nodes and protocol.ring.inside) then laws[#laws + 1] = small(r, protocol, steps, over_nodes) end
+    local own = protocol.ring
+    if own and not (over_nodes and own.inside) and not (by_pairs and own.by_pairs) then
+      laws[#laws + 1] = small(r, protocol, steps, over_nodes)
+    end
   end
   return table.unpack(laws)
 end

@@ -7,10 +7,19 @@ local comm = require "ett.comm"
 
 local efficiency = 0.92
 
--- Seconds of starting an all_reduce with in-switch reduction, for any number of ranks (NVIDIA/nccl src/graph/tuning.cc:
--- hwLat NVLink of NVLSTree; its baseLat is 0). Two nodes of H20 take 47.6 us for 8 bytes (NVIDIA/nccl issue 1244), of
--- which the network's two steps are 28.
-local in_switch_start = 23e-6
+-- Of trees with in-switch reduction, by NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree): seconds of
+-- starting, for any number of ranks, and the seconds of a step over the network over those of other trees.
+local in_switch_start, in_switch_step = 25e-6, 20.9 / 14
+
+-- Medium sizes are slower than by start and rate: the shares of the rate are the tuner's for Simple (the same file,
+-- treeCorrectionFactor; powers of two from 64 B). It applies them to these trees on Blackwell; four nodes of H100 take
+-- such times (NVIDIA/nccl-tests issue 309, 2 to 256 MB: mean error of 8 %, 15 % without them). The shares of other
+-- trees would raise times of 64 MB over 4 to 128 nodes of A100 by 5 to 10 %; no published time confirms this.
+local in_switch_shares = {}
+for i, share in ipairs { 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7,
+  0.7, 0.8, 0.9, 0.9, 1 } do
+  in_switch_shares[2 * i - 1], in_switch_shares[2 * i] = 2.0 ^ (5 + i), share
+end
 
 local function log2(n)
   local steps = 0
@@ -34,7 +43,16 @@ local function moved(r, tier, in_switch)
   return in_switch and busiest(tier.below) or math.max(busiest(tier.below), flat)
 end
 
+-- Number of nodes: units below the innermost tier of a network.
+local function nodes_of(r)
+  for _, tier in ipairs(r.tiers) do
+    if tier.wire == "network" then return tier.below end
+  end
+  return 1
+end
+
 local function reduces_in_switch(r)
+  if r.tiers[1].inside < 2 then return false end
   for _, tier in ipairs(r.tiers) do
     if tier.used and tier.hierarchical then return r.kind == "all_reduce" end
   end
@@ -42,9 +60,10 @@ local function reduces_in_switch(r)
 end
 
 -- Streams of the links inside the innermost unit. A chain takes the curves without their start, for its steps are
--- counted; in-switch reduction has no chain, and the start of its curve.
+-- counted; in-switch reduction has no chain, and the time of the unit's own all_reduce.
 local function inside(r, tier, in_switch)
   local rounds, law = r.kind == "all_reduce" and 2 or 1, {}
+  if in_switch then rounds = comm.factor("all_reduce", tier.inside) end
   local curves = in_switch and { tier.curve } or tier.steady
   if not tier.curve then law[1] = { moved = rounds, bandwidth = efficiency * tier.bandwidth } end
   for _, curve in ipairs(curves) do law[#law + 1] = { moved = rounds, bandwidth = efficiency, curve = curve } end
@@ -54,17 +73,31 @@ local function inside(r, tier, in_switch)
   return law
 end
 
+-- The shares of a protocol until NCCL changes to in-switch reduction, which it does too early. Measured: nccl-tests
+-- issue 309, after 256 KiB on two nodes of H100 and after 1 MiB on four.
+local function until_switch(shares, nodes)
+  local most, cut = (nodes > 2 and 1 or 0.25) * 2 ^ 20, {}
+  for i = 1, #shares, 2 do
+    if shares[i] <= most then cut[#cut + 1], cut[#cut + 2] = shares[i], shares[i + 1] end
+  end
+  cut[#cut + 1], cut[#cut + 2] = 2 * most, 1e-3
+  return cut
+end
+
 -- The law of one of NCCL's protocols of small messages, which have no in-switch reduction.
-local function small(r, protocol)
+local function small(r, protocol, in_switch, alone)
   local own, first, law = protocol.tree, r.tiers[1], {}
-  local function add(bytes, rate) law[#law + 1] = { moved = bytes, bandwidth = rate, curve = own.shares } end
+  local shares = own.shares
+  if in_switch and own.chains then shares = until_switch(shares, nodes_of(r)) end
+  local function add(bytes, rate) law[#law + 1] = { moved = bytes, bandwidth = rate, curve = shares } end
   local rate = math.min(own.most or math.huge, first.used and own.share * first.ring_rate or math.huge)
   if rate < math.huge then add(2, rate) end
-  local start = (first.inside - 1) * own[first.wire] * first.latency
+  local hops = alone and first.inside // 2 or first.inside - 1
+  local start = hops * (own[first.wire] * first.latency + first.late)
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
-      start = start + log2(tier.branches) * own[tier.wire] * tier.latency
+      start = start + log2(tier.branches) * (own[tier.wire] * (tier.latency - tier.added) + tier.added / 2)
       add(moved(r, tier, false), own.share * tier.bandwidth)
     end
   end
@@ -79,17 +112,20 @@ local function timer(r)
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
-      steps, over_nodes = steps + log2(tier.branches) * tier.latency, tier.wire == "network"
-      law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth }
+      local step = in_switch and in_switch_step * (tier.latency - tier.added) + tier.added or tier.latency
+      steps, over_nodes = steps + log2(tier.branches) * step, tier.wire == "network"
+      law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth,
+        curve = in_switch and in_switch_shares or nil }
     end
   end
   local start = r.base_latency + rounds * (first.hops or first.inside - 1) * first.latency
-  if in_switch and first.inside > 1 then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
+  if in_switch then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
   law.start = start + rounds * steps
-  laws[1] = law
-  for _, protocol in ipairs(r.kind == "all_reduce" and over_nodes and r.protocols or {}) do
+  if not (over_nodes and first.inside > 1 and nodes_of(r) <= r.no_trees) then laws[1] = law end
+  for _, protocol in ipairs(r.kind == "all_reduce" and r.protocols or {}) do
     local own = protocol.tree
-    if own and not (in_switch and own.chains) then laws[#laws + 1] = small(r, protocol) end
+    local alone = own and own.halves and not over_nodes -- two chains meet at the root
+    if own and (over_nodes or alone) then laws[#laws + 1] = small(r, protocol, in_switch, alone) end
   end
   return table.unpack(laws)
 end

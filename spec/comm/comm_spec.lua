@@ -94,19 +94,49 @@ describe("ett.comm", function()
       local node = { name = "domain", gpus_per_node = inside, collectives = { all_reduce = { "tree" } },
         device = { vendor = "intel" }, links = { intra = cluster.links.intra, inter = { bandwidth_per_gpu = 25e9,
           bandwidth_per_node = inside * 25e9, latency = 14e-6, hierarchical = true } } }
-      -- src/graph/tuning.cc: intraLat + 2 log2(nNodes) interLat
+      -- src/tuning/nvls.cc: intraLat + 2 log2(nNodes) interLat
       for nodes, levels in pairs { [2] = 1, [8] = 3, [16] = 4 } do
-        assert.near(23e-6 + 2 * levels * 14e-6, estimate("all_reduce", 1e-3, nodes, inside, nil, node).seconds, 1e-12)
+        assert.near(25e-6 + 2 * levels * 20.9e-6, estimate("all_reduce", 1e-3, nodes, inside, nil, node).seconds, 1e-12)
       end
       node.links.inter.hierarchical = false
       assert.near(8.4e-6 + 2 * (inside - 1) * 3e-6 + 28e-6, estimate("all_reduce", 1e-3, 2, inside, nil, node).seconds,
         1e-12)
     end
-    -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244
+    -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244. The tuner's steps are those of
+    -- larger messages.
     local dgx = { name = "NVLSTree", gpus_per_node = 8, device = { vendor = "intel" },
       links = require("ett.profile.cluster").get("dgx_h100").links }
     for bytes, us in pairs { [8] = 47.6, [1024] = 46.6 } do
-      assert.near(us, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6, 0.15 * us)
+      assert.near(us, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6, 0.35 * us)
+    end
+  end)
+
+  -- Mean absolute logarithm of estimated over measured times. measured: bytes, microseconds, …
+  local function mean_error(name, kind, measured, nodes)
+    local cluster_module = require "ett.profile.cluster"
+    local sum = 0.0
+    for i = 1, #measured, 2 do
+      local answer = cluster_module.collective(cluster_module.get(name), kind, measured[i],
+        { nodes = nodes or 2, gpus_per_node = 8 })
+      sum = sum + math.abs(math.log(answer.seconds * 1e6 / measured[i + 1]))
+    end
+    return sum / (#measured // 2)
+  end
+
+  it("times trees with in-switch reduction at medium sizes as nccl-tests measure them", function()
+    local kib, mib = 1024, 1048576
+    for _, case in ipairs {
+      -- NVIDIA/nccl-tests issue 309, HGX H100 on NDR InfiniBand; 0.085 and 0.14 as until 2025's tuner
+      { 2, 0.06, { 256 * kib, 48.67, mib, 71.93, 4 * mib, 94.38, 16 * mib, 185.4, 64 * mib, 466.1, 256 * mib, 1282.8,
+        1024 * mib, 4484.9, 8192 * mib, 34381 } },
+      { 4, 0.06, { 256 * kib, 67.8, mib, 82.2, 4 * mib, 151.1, 16 * mib, 259.6, 64 * mib, 579.1, 256 * mib, 1768.0,
+        1024 * mib, 5808.8, 8192 * mib, 45606 } },
+      -- The same issue, another cluster, not used to choose this; 0.21
+      { 8, 0.17, { mib, 117.0, 4 * mib, 203.8, 16 * mib, 378.1, 64 * mib, 718.1, 256 * mib, 1955.1, 512 * mib, 3517.3,
+        2048 * mib, 13252, 8192 * mib, 52733 } } } do
+      local nodes, most, measured = table.unpack(case)
+      local found = mean_error("dgx_h100", "all_reduce", measured, nodes)
+      assert.is_true(found < most, ("%d nodes: %.3f"):format(nodes, found))
     end
   end)
 
@@ -120,7 +150,7 @@ describe("ett.comm", function()
       [6.6 + 14 * 2.0 + 5.0] = { "all_gather", 2, 8 }, [6.6 + 3 * 5.0] = { "reduce_scatter", 4, 1 },
       [6.6 + 7 * 0.6] = { "all_gather", 1, 8 }, [6.6 + 0.6] = { "send_recv", 1, 2 },
       [6.6 + 0.6 + 1e-9] = { "all_to_all", 1, 8 }, [8.4 + 14] = { "send_recv", 2, 1 },
-      [8.4 + 14 + 1e-9] = { "all_to_all", 2, 8 }, [6.6 + 7 * 1.0] = { "reduce_scatter", 1, 8, slow },
+      [8.4 + 14 + 8 * 1.0] = { "all_to_all", 2, 8 }, [6.6 + 7 * 1.0] = { "reduce_scatter", 1, 8, slow },
       [6.8 + 2 * (7 * 1.0 + 5.0)] = { "all_reduce", 2, 8, slow } } do
       local kind, nodes, inside, on = table.unpack(case)
       assert.near(us, 1e6 * estimate(kind, 1e-3, nodes, inside, nil, on or node).seconds, 1e-6, kind)
@@ -171,17 +201,24 @@ describe("ett.comm", function()
     end
   end)
 
-  -- Mean absolute logarithm of estimated over measured times. measured: bytes, microseconds, …
-  local function mean_error(name, kind, measured, nodes)
-    local cluster_module = require "ett.profile.cluster"
-    local sum = 0.0
-    for i = 1, #measured, 2 do
-      local answer = cluster_module.collective(cluster_module.get(name), kind, measured[i],
-        { nodes = nodes or 2, gpus_per_node = 8 })
-      sum = sum + math.abs(math.log(answer.seconds * 1e6 / measured[i + 1]))
+  it("starts small messages over nodes with the steps of the device's tables", function()
+    local kib = 1024
+    for _, case in ipairs {
+      -- NVIDIA/nccl-tests issue 309, HGX H100 on NDR InfiniBand, two and four nodes
+      { "dgx_h100", 2, 0.1, { 8, 24.7, 64, 25.29, kib, 26.65, 4 * kib, 30.24, 16 * kib, 32.74, 32 * kib, 34.1 } },
+      { "dgx_h100", 4, 0.15, { 8, 34.75, 64, 34.77, kib, 39.79, 4 * kib, 42.18, 16 * kib, 48.51, 32 * kib, 49.13 } },
+      -- oracle-quickstart/oci-hpc-oke README.md, A100; 0.47 without the tables
+      { "dgx_a100", 2, 0.28, { 8, 36.47, 64, 39.25, kib, 41.97, 4 * kib, 44.54, 16 * kib, 49.4, 32 * kib, 49.66 } },
+      -- AWS Deep Learning AMI guide, tutorial on EFA, two p4d.24xlarge; 1.95 without the plug-in's latency
+      { "aws_p4d", 2, 0.1, { 8, 180.3, 64, 178.8, kib, 179.2, 4 * kib, 184.2, 16 * kib, 202.5, 32 * kib, 233 } },
+      -- "B200 / Vultr POC, cluster test summary", NDR InfiniBand, 18 May 2026, not used to choose this; 0.39 without
+      { "dgx_b200", 2, 0.08, { 8, 36.17, 64, 35.52, kib, 37.54, 4 * kib, 39.96, 16 * kib, 42.31, 32 * kib, 43.57 } },
+    } do
+      local name, nodes, most, measured = table.unpack(case)
+      local found = mean_error(name, "all_reduce", measured, nodes)
+      assert.is_true(found < most, ("%s, %d nodes: %.3f"):format(name, nodes, found))
     end
-    return sum / (#measured // 2)
-  end
+  end)
 
   it("times collectives of medium size over two nodes as nccl-tests measure them", function()
     local kib, mib = 1024, 1048576
@@ -208,17 +245,30 @@ describe("ett.comm", function()
   it("times collectives of AMD's devices as rccl-tests measure them", function()
     local kib, mib = 1024, 1048576
     for _, case in ipairs {
-      -- hisohara/ai-scripts training/01_rccl-smoketest/README.md, MI300X; 0.62 by Simple alone, 0.36 without LL128
-      { "mi300x_node", 1, 0.22, { 8, 17.2, kib, 13.7, 4 * kib, 13.7, 16 * kib, 14.5, 64 * kib, 14.25, 128 * kib, 14.6,
+      -- hisohara/ai-scripts training/01_rccl-smoketest/README.md, MI300X; 0.23 by rings alone. RCCL uses all pairs from
+      -- 1 KiB on
+      { "mi300x_node", 1, 0.05, { kib, 13.7, 4 * kib, 13.7, 16 * kib, 14.5, 64 * kib, 14.25, 128 * kib, 14.6,
         256 * kib, 17.46, 512 * kib, 27.3, mib, 28.39, 2 * mib, 36.68, 4 * mib, 52.96, 8 * mib, 84.78, 16 * mib, 149.9,
         32 * mib, 246.3, 64 * mib, 432.5, 128 * mib, 800.3, 256 * mib, 1540.4, 512 * mib, 3027.1, 1024 * mib, 5990.7,
         8192 * mib, 47617 } },
-      -- prasad-nair-amd/alibaba README.md, MI355X; 0.25 by Simple alone, 0.12 with LL128 trees
+      -- another MI300X, after the rates of all pairs were chosen: rocm.blogs.amd.com, mi300x-rccl-xgmi; 0.24 by rings
+      { "mi300x_node", 1, 0.05, { kib, 13.11, 4 * kib, 13.27, 16 * kib, 13.54, 64 * kib, 13.77, 128 * kib, 14.14,
+        256 * kib, 16.87, 512 * kib, 24.41, mib, 27.42, 2 * mib, 34.81, 4 * mib, 51.72, 8 * mib, 83.68, 16 * mib, 148.8,
+        32 * mib, 244.1, 64 * mib, 429.1, 128 * mib, 797.4, 512 * mib, 3026.2, 2048 * mib, 11891,
+        16384 * mib, 94254 } },
+      -- the first source, nodes of MI325X; 0.06 with the assumed links
+      { "mi300x_node", 4, 0.04, { 4096 * mib, 23904, 16384 * mib, 94942 } },
+      -- rocm-7.2 on two nodes of MI308X, which have MI300X's links ("mi308-ccs-aus", MSCCL off), not used to choose the
+      -- sizes of protocols; 0.16 without LL128 trees and with the steps of NCCL's Simple
+      { "mi300x_node", 2, 0.1, { kib, 40.86, 4 * kib, 45.41, 16 * kib, 46.49, 64 * kib, 50.34, 256 * kib, 64.23,
+        mib, 70.21, 2 * mib, 81.85, 4 * mib, 94.9, 8 * mib, 229.6, 16 * mib, 335.9, 32 * mib, 431.3, 64 * mib, 673.5,
+        256 * mib, 1748.4, 512 * mib, 3027.1, 1024 * mib, 6397.1 } },
+      -- prasad-nair-amd/alibaba README.md, MI355X; 0.25 by Simple alone
       { "mi355x_node", 2, 0.11, { 16, 37.35, kib, 42.14, 4 * kib, 46.88, 16 * kib, 46.65, 64 * kib, 49.99, 128 * kib,
         51.33, 256 * kib, 60.19, 512 * kib, 62.27, mib, 69.03, 2 * mib, 76.38, 4 * mib, 88.58, 8 * mib, 110.24,
         16 * mib, 177.14, 32 * mib, 262.18, 64 * mib, 439.32, 128 * mib, 860.65, 256 * mib, 1355.74, 512 * mib,
         2668.77, 1024 * mib, 5302, 16384 * mib, 83456.7 } },
-      -- the first source, two other nodes of MI355X; 0.29 with LL128 trees
+      -- the first source, two other nodes of MI355X
       { "mi355x_node", 2, 0.16, { 8, 40, kib, 47.2, 16 * kib, 55, 64 * kib, 59.2, 256 * kib, 67.2, 512 * kib, 69.3,
         mib, 81.4, 2 * mib, 98.5, 4 * mib, 118.6, 8 * mib, 165, 16 * mib, 260, 32 * mib, 391.6, 64 * mib, 613,
         128 * mib, 1042, 256 * mib, 1620, 512 * mib, 2870, 1024 * mib, 5525, 8192 * mib, 43640 } } } do
@@ -226,11 +276,21 @@ describe("ett.comm", function()
       local found = mean_error(name, "all_reduce", measured, nodes)
       assert.is_true(found < most, ("%s, %d nodes: %.3f"):format(name, nodes, found))
     end
+    -- All_to_alls of MI355X, each device posts eight messages to the network: first source; 0.37 without their time
+    local found = mean_error("mi355x_node", "all_to_all", { 256, 38.6, 4 * kib, 38.75, 64 * kib, 36.97, 256 * kib, 41,
+      mib, 54.99, 4 * mib, 88, 16 * mib, 223.3, 1024 * mib, 11254 }, 2)
+    assert.is_true(found < 0.06, found)
+    -- All_to_alls in a node do not reach the rate of its rings: prasad-nair-amd/alibaba README.md, MI355X, and
+    -- oci-ai-incubations/oci-gpu-quickstarts README-MI355X-Pollara.md, which did not choose the share; 0.16 without it
+    found = mean_error("mi355x_node", "all_to_all", { 16 * mib, 59.45, 32 * mib, 101.79, 64 * mib, 196.69, 128 * mib,
+      364.47, 8192 * mib, 20839, 16384 * mib, 41626 }, 1)
+    assert.is_true(found < 0.08, found)
     -- 16 dies of MI250X, 64 bytes (ROCm/rccl pull requests 929 and 930, before); 110 and 59 us by Simple alone
     local dies = { name = "MI250X", gpus_per_node = 16, links = { intra = { bandwidth = 75e9 } },
-      device = { vendor = "amd" } }
-    for kind, us in pairs { all_reduce = 25.25, all_gather = 33.75 } do
-      assert.near(0, math.log(estimate(kind, 64, 1, 16, nil, dies).seconds * 1e6 / us), 0.4, kind)
+      device = { vendor = "amd", generation = "cdna2" } }
+    for kind, case in pairs { all_reduce = { 25.25, 0.05 }, all_gather = { 33.75, 0.4 } } do
+      local us, most = table.unpack(case)
+      assert.near(0, math.log(estimate(kind, 64, 1, 16, nil, dies).seconds * 1e6 / us), most, kind)
     end
   end)
 
@@ -317,7 +377,9 @@ describe("ett.comm", function()
           while bytes < 1e11 do
             local now = estimate(kind, bytes, case[1], case[2], nil, node).seconds
             assert.is_true(now >= before and (before == 0 or now < 1.31 * before), kind)
-            assert.is_true(now <= estimate(kind, bytes, case[1], case[2], nil, simple).seconds, kind)
+            -- NCCL's tuner has a time of posting messages, other libraries none.
+            local posted = kind == "all_to_all" and case[1] > 1 and 1e-6 * (case[1] - 1) * case[2] + 1e-12 or 0.0
+            assert.is_true(now <= estimate(kind, bytes, case[1], case[2], nil, simple).seconds + posted, kind)
             assert.is_true(now >= 0.5 * comm.factor(kind, 8) * bytes / 400e9, kind)
             before, bytes = now, 1.3 * bytes
           end

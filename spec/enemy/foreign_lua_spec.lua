@@ -144,8 +144,8 @@ describe("a script", function()
       p.rank_map = step.map(list)
       local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2 }
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
-        .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share exchange_communication_share")
-        :gmatch "%S+" do function_of[name] = 0 end
+        .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
+        .. "exchange_communication_share"):gmatch "%S+" do function_of[name] = 0 end
       function_of.tied_frozen, function_of.master_shards, function_of.whole_stages = false, false, false
       function_of.kinds = {}
       function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }

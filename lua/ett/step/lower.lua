@@ -396,6 +396,18 @@ local function in_node(state, group, topology)
   return state.topologies[id]
 end
 
+--- The same placement for an all_to_all whose messages a rank of each node forwards to the others.
+local function forwarded(state, group, topology)
+  local id = group .. " forwarded"
+  local found = state.topologies[id]
+  if not found then
+    found = { forwarded = true }
+    for k, v in pairs(topology) do found[k] = v end
+    state.topologies[id] = found
+  end
+  return found
+end
+
 --- Bytes and time of an exchange of experts' tokens that sends each token once to a node, and the placement whose links
 --- it occupies. Inside the node the token is forwarded once to each rank that holds its experts, except to the rank
 --- that received it. Sending and forwarding run at the same time (DeepEP), so the time is that of the slower.
@@ -405,7 +417,8 @@ local function exchanged_once(state, item, topology)
     local bytes = item.bytes * expert_spread.expected(places, c) / c.top_k
     return bytes, dispatched(state, item, bytes, on.nodes) or state.times:collective(item.name, bytes, on, p.dtype)
   end
-  local bytes, answer = time(nodes > 1 and nodes or gpus, topology)
+  local over = nodes > 1 and forwarded(state, item.group, topology) or topology
+  local bytes, answer = time(nodes > 1 and nodes or gpus, over)
   if nodes > 1 and gpus > 1 then
     local node = in_node(state, item.group, topology)
     local _, inside = time(item.degree, node)

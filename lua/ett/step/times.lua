@@ -157,7 +157,8 @@ end
 
 --- A key of a topology: equal placements give equal strings.
 local function place_key(topology)
-  local words = { topology.nodes, topology.gpus_per_node, topology.ranks or 0, topology.groups_per_node or 0 }
+  local words = { topology.nodes, topology.gpus_per_node, topology.ranks or 0, topology.groups_per_node or 0,
+    topology.forwarded and 1 or 0 }
   for _, place in ipairs(topology.tiers or {}) do
     local n = #words
     words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
@@ -175,7 +176,7 @@ local function place_of(self, topology)
   local place = self.places[key]
   if not place then
     place = { topology = { nodes = topology.nodes, gpus_per_node = topology.gpus_per_node, ranks = topology.ranks,
-      groups_per_node = topology.groups_per_node, tiers = topology.tiers }, kinds = {} }
+      groups_per_node = topology.groups_per_node, forwarded = topology.forwarded, tiers = topology.tiers }, kinds = {} }
     self.places[key] = place
   end
   self.of_topology[topology] = place

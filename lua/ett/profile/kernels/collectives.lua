@@ -118,6 +118,14 @@ function collectives.seconds(curves, kind, bytes, gpus, large)
   return in_switch and seconds or seconds * share(kind, gpus) / share(kind, n)
 end
 
+--- Seconds of the smallest collective on that number of GPUs, and the number that was measured; nil without a curve of
+--- the kind.
+function collectives.start(curves, kind, gpus)
+  if not curves[kind] then return nil end
+  local curve, n = nearest(curves[kind], gpus)
+  return curve[2], n
+end
+
 --- Bus bandwidths of the curve of that number of GPUs, also above its largest size: { bytes, bytes/s, … }; nil without
 --- a curve of the kind.
 ---@param large table? as in collectives.seconds

@@ -23,7 +23,7 @@ local fields = { name = "string", summary = "string", source = "string?", kinds 
 
 --- Models that are tried if the cluster names none.
 collectives.default = {
-  all_reduce = { "ring", "tree", "in_switch" }, broadcast = { "ring", "tree", "in_switch" },
+  all_reduce = { "ring", "tree", "in_switch", "all_pairs" }, broadcast = { "ring", "tree", "in_switch" },
   all_gather = { "ring", "in_switch" }, reduce_scatter = { "ring", "in_switch" },
   all_to_all = { "pairwise" }, send_recv = { "send" },
 }
@@ -130,16 +130,21 @@ local device_curves = setmetatable({}, { __mode = "k" })
 -- reduction.
 local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves and tier.curves[kind] ~= nil end
 
--- Bus bandwidths of a ring or an all_to_all over n devices inside a node, by the tables of the device; nil without
--- tables. The ring of an all_reduce is as fast as a gather's.
-local function device_curve(cluster, tier, kind, n)
+-- The tables of a cluster's device, with what was made of them; nil without tables.
+local function tables_of(cluster)
   local device = type(cluster.device) == "table" and cluster.device
-  if kind == "send_recv" or not (device and device.folder) or has_ring(tier, kind) then return nil end
+  if not (device and device.folder) then return nil end
   if device_curves[device] == nil then
     local tables = kernels.collectives(device)
     device_curves[device] = tables and { tables = tables } or false
   end
-  local found = device_curves[device]
+  return device_curves[device] or nil
+end
+
+-- Bus bandwidths of a ring or an all_to_all over n devices inside a node, by the tables of the device; nil without
+-- tables. The ring of an all_reduce is as fast as a gather's.
+local function device_curve(cluster, tier, kind, n)
+  local found = kind ~= "send_recv" and not has_ring(tier, kind) and tables_of(cluster)
   if not found then return nil end
   local of = (kind == "reduce_scatter" or kind == "all_to_all") and kind or "all_gather"
   local known = table_at(table_at(found, of), tier.ring_bandwidth or 0)
@@ -147,6 +152,17 @@ local function device_curve(cluster, tier, kind, n)
     known[n] = kernel_curves.bandwidths(found.tables, of, n, { rings = tier.ring_bandwidth }) or false
   end
   return known[n] or nil
+end
+
+-- Seconds by which each step of a small message inside a node of n devices takes longer than LL's, by the device's
+-- tables of all_reduce. Those of two, four and eight devices agree on a step: 0.8 us on H100, 1.0 on A100, 1.3 on B200.
+local function late_step(cluster, tier, n)
+  local found, wire = tables_of(cluster), protocols.wire(cluster, tier, true)
+  local ll = found and wire and protocols.of({ { wire = wire } }, cluster)[1]
+  local start, measured = nil, nil
+  if ll then start, measured = kernel_curves.start(found.tables, "all_reduce", n) end
+  if not start then return 0.0 end
+  return math.max(0.0, (start - ll.ring.start) / (2 * (measured - 1)) - ll.ring[wire] * tier.latency)
 end
 
 local function hops(units) return units > 1 and units or 0 end
@@ -200,12 +216,12 @@ end
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
 -- devices has links of its own. So a group uses the links between its members, and a send the links of one pair. A
 -- group uses the links inside nodes if at least one of its nodes holds several ranks.
-local function reached(tier, kind, ranks, place, branches)
+local function reached(cluster, tier, kind, ranks, place, branches)
   ranks = math.max(2, ranks)
   if tier.axes and branches > 1 then return over_axes(tier.axes, branches, kind) end
   if tier.mesh then
     local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
-    return share, share
+    return share, ranks == tier.size and protocols.exchange(cluster) or share
   elseif tier.torus then
     local all = 2 * #tier.torus
     local links, load = on_torus(tier, ranks, place)
@@ -218,7 +234,7 @@ end
 function collectives.inside_node(cluster, kind, ranks)
   local list, node = tiers_module.of(cluster)
   local tier = list[node]
-  local of_rings, of_pairs = reached(tier, kind, ranks, {})
+  local of_rings, of_pairs = reached(cluster, tier, kind, ranks, {})
   return tier.send and (kind == "all_to_all" and of_pairs or of_rings) * math.min(tier.send, tier.receive)
 end
 
@@ -294,7 +310,7 @@ local function tiers_of(cluster, kind, topology)
     local of_device = used and k == node and inside > 1 and device_curve(cluster, tier, kind, inside) or nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      local of_rings, of_pairs = reached(tier, kind, inside, place, branches)
+      local of_rings, of_pairs = reached(cluster, tier, kind, inside, place, branches)
       send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
       receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
       rank_bandwidth = of_pairs * of_rank(tier, place)
@@ -304,11 +320,14 @@ local function tiers_of(cluster, kind, topology)
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
       wire = protocols.wire(cluster, tier, k <= node), most = outer and outer.inside or ranks,
-      latency = tier.latency, message_latency = tier.message_latency or 0.0,
+      latency = tier.latency, added = protocols.added(cluster, tier, k <= node),
+      message_latency = tier.message_latency or protocols.message(cluster, tier, k <= node),
+      late = used and k == node and rings[kind] and inside > 1 and late_step(cluster, tier, inside) or 0.0,
       ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
       hops = tier.torus and select(3, on_torus(tier, inside, place)) or nil,
       ring_curve = rings[kind] and of_device, pair_curve = kind == "all_to_all" and of_device or nil,
-      hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
+      hierarchical = tier.hierarchical, reduces = tier.reduces, mesh = tier.mesh,
+      whole_mesh = tier.mesh and inside == tier.size, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
       t.steady = {}
@@ -338,9 +357,11 @@ local function empty_request(cluster, kind, topology)
   local tiers = tiers_of(cluster, kind, topology)
   local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
+  local list, post, no_trees = protocols.of(tiers.list, cluster), 0.0, 0
+  for _, one in ipairs(list) do post, no_trees = one.post or post, one.no_trees or no_trees end
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = base_latency(cluster, tiers.list[1]), tiers = tiers.list,
-    protocols = protocols.of(tiers.list, cluster),
+    protocols = list, post = post, no_trees = no_trees, forwarded = topology.forwarded,
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }
 end

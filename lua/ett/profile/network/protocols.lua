@@ -9,14 +9,22 @@ local protocols = {}
 --- Links faster than PCIe 5 x16 are NVLink to the tuner.
 protocols.pcie = 64e9
 
--- Each algorithm has these fields; lua/collectives/README.md describes them to authors of models:
+--- Seconds of a step of Simple over the network, in NCCL's tuner.
+protocols.network = 14e-6
+
+-- Each protocol has the tables `ring`, `tree` and `pairs` (exchange of all pairs, lua/collectives/all_pairs.lua). They
+-- have these fields; lua/collectives/README.md describes them to authors of models:
 --   start                  seconds of starting a collective
 --   nvlink, pcie, network  seconds of a step over those of a step of Simple, by kind of link
 --   share                  share of the bandwidth that Simple reaches
 --   shares                 a curve of further shares by message size
 --   most                   upper limit of a group over several nodes, bytes/s
 --   inside                 true: for rings in one node only
---   chains                 true: for trees without in-switch reduction only
+--   halves                 true: two chains of a node meet at the root of the tree
+--   by_pairs               true: not for an all_reduce of a whole mesh
+--   chains                 true: with in-switch reduction only up to the size at which NCCL changes
+-- Simple also has `post`, the least seconds of a step of a ring over nodes, and `no_trees`, the number of nodes up to
+-- which the library has no trees.
 --
 -- LL moves four bytes of flags with four bytes of data. The tuner gives it 1/4 of a ring's rate (1/3 for gathers in a
 -- node, 1/2 since 2026) and 1/3.8 of a tree's rate. Between nodes the hosts limit it: 19.0 GB/s with AMD's processors,
@@ -25,13 +33,12 @@ protocols.pcie = 64e9
 --
 -- LL128 moves 120 bytes of data in 128: 0.92 of a ring's rate, 0.92 * 120 / 128 of a tree's. The tuner also uses it
 -- between nodes. There it agrees with measured times of trees on two nodes of A100 (1 to 16 MB: the mean error is 8 %,
--- without LL128 28 %). It does not agree for trees with in-switch reduction (B200, 512 KB to 16 MB: 50 %, without LL128
--- 20 %). For rings, a source publishes the shares of the cards' bandwidth that 2 to 128 nodes of eight reach
--- (aliyun/SimAI inputs/ratio/nic_ratio.csv, 16 MB and more). Their mean error is 8 % without LL128, and 14 % with it.
+-- without LL128 28 %). Where switches reduce, trees use it up to 256 KiB or 1 MiB (lua/collectives/tree.lua). For
+-- rings, a source publishes the shares of the cards' bandwidth that 2 to 128 nodes of eight reach (aliyun/SimAI
+-- inputs/ratio/nic_ratio.csv, 16 MB and more). Their mean error is 8 % without LL128, and 14 % with it.
 --
 -- Trees with messages of medium size are slower than start and rate suggest: `shares` are the tuner's (cost_model.cc,
--- treeCorrectionFactor; powers of two from 64 B). ett leaves out the shares of Simple. They would raise times of 64 MB
--- over 4 to 128 nodes of A100 by 5 to 10 %, others by at most 6 %; no published time was found that confirms this.
+-- treeCorrectionFactor; powers of two from 64 B).
 local function curve_of(factors)
   local curve = {}
   for i, factor in ipairs(factors) do curve[2 * i - 1], curve[2 * i] = 2.0 ^ (5 + i), factor end
@@ -48,22 +55,50 @@ local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0
       1 } } }
 
 -- RCCL's figures for Infinity Fabric, which its tuner treats as NVLink (ROCm/rccl src/graph/tuning.cc: baseLat, hwLat
--- and bwRatio of tuning_model_5 and tuning_model_6, gfx942 and gfx950). For other devices, such as gfx90a (MI250X),
--- they are assumed. The tuner chooses LL128 by size and has no rate for it. Measured times agree with NCCL's rate of
--- LL128 for rings in a node, but not for trees over nodes (spec/comm/comm_spec.lua).
+-- and bwRatio). gfx942 and gfx950 (MI300X, MI355X) have tuning_model_5 and tuning_model_6, gfx90a (MI250X) has
+-- tuning_model_0 (RCCL's page "Hardware-specific optimizations"). In a node, two chains of LL meet at the root of a
+-- tree (`halves`; treeBase of src/graph/rome_models.cc).
+--
+-- On gfx942 and gfx950 the tuner chooses LL128 by size and has no rate for it. Measured times agree with NCCL's rate
+-- for rings in a node, and for trees over two nodes with the steps of tuning_model_0. LL128 ends between 4 and 8 MiB
+-- on two nodes of MI300X (the tuner's llProtoRanges: 9.4 MB), and after 16 MiB on MI355X (17.7 MB). On gfx90a it has to
+-- be enabled for the node (ll128Enabled). There LL has 0.04 of 161 GB/s (bwRatio, baseBw), 0.07 of the links of
+-- frontier.
+--
+-- RCCL does not choose trees of Simple for two nodes (bwRatio 0.11). Rings of Simple over nodes post three messages per
+-- step, of 2 us each on AMD's processors (getNetOverhead).
+--
+-- All pairs of a mesh start as rings of two steps. LL reaches 3/8 of the links there, Simple 0.7 (256 KiB to 8 MiB on
+-- eight MI300X: hisohara/ai-scripts training/01_rccl-smoketest/README.md).
+local function up_to(most) return { 64, 1, most, 1, 2 * most, 1e-3 } end
+
+local rccl_pairs = { name = "Simple", post = 6e-6, no_trees = 2,
+  pairs = { start = 17e-6, share = 0.7, nvlink = 2.1 / 3.4 } }
 local rccl_ll = { name = "LL", ring = { start = 12e-6, share = 0.08, nvlink = 0.8 / 3.4, network = 9.5 / 14 },
-  tree = { start = 12e-6, share = 0.06, nvlink = 0.9 / 3.4, network = 10.5 / 14 } }
-local rccl_ll128 = { name = "LL128", ring = { inside = true, start = 12e-6, share = 0.92, nvlink = 0.8 / 3.4 } }
+  tree = { halves = true, start = 12e-6, share = 0.06, nvlink = 0.9 / 3.4, network = 10.5 / 14 },
+  pairs = { start = 12e-6, share = 3 / 8, nvlink = 0.8 / 3.4 } }
+
+local function rccl_ll128(most)
+  return { name = "LL128",
+    ring = { inside = true, by_pairs = true, start = 12e-6, share = 0.92, nvlink = 0.8 / 3.4 },
+    tree = most and { start = 12e-6, share = 0.92, nvlink = 1.4 / 3.4, network = 18.2 / 14, shares = up_to(most) } }
+end
 
 local none, all, without_ll128 = {}, { ll, ll128 }, { ll }
-local rccl = { rccl_ll, rccl_ll128 }
+local rccl = {
+  cdna2 = { { name = "LL", ring = { start = 12e-6, share = 0.07, nvlink = 0.8 / 3.4, network = 9.5 / 14 },
+    tree = { halves = true, start = 12e-6, share = 0.07, nvlink = 0.8 / 3.4, network = 11.8 / 14 } }, rccl_ll128(nil),
+    { name = "Simple", post = 6e-6, no_trees = 2 } },
+  cdna3 = { rccl_ll, rccl_ll128(4 * 2 ^ 20), rccl_pairs },
+  cdna4 = { rccl_ll, rccl_ll128(16 * 2 ^ 20), rccl_pairs },
+}
 
 --- The protocols that the cluster's library uses on these links. NCCL's LL128 needs NVLink (cost_model.cc,
 --- isLL128Enabled: paths up to NVB).
 ---@param tiers table[] of a request
 function protocols.of(tiers, cluster)
   local device = type(cluster.device) == "table" and cluster.device
-  local found = device and device.vendor == "amd" and rccl or all
+  local found = device and device.vendor == "amd" and (rccl[device.generation] or rccl.cdna3) or all
   for _, tier in ipairs(tiers) do
     if not tier.wire then return none end
     if tier.wire == "pcie" then found = without_ll128 end
@@ -85,5 +120,27 @@ function protocols.wire(cluster, tier, inside_node)
   if vendor == "amd" then return "nvlink" end
   return tier.send and tier.send <= protocols.pcie and "pcie" or "nvlink"
 end
+
+--- Seconds by which a step of Simple over a tier of the network exceeds the tuner's. NCCL's tuner adds the latency that
+--- the network's plug-in states: once to steps of LL and LL128, twice to those of Simple, which also flush
+--- (src/tuning/tree.cc). So `added` is twice that latency.
+function protocols.added(cluster, tier, inside_node)
+  if protocols.wire(cluster, tier, inside_node) ~= "network" then return 0.0 end
+  return math.max(0.0, tier.latency - protocols.network)
+end
+
+--- Seconds of posting each further message to a network: NCCL's tuner has 2 us on AMD's processors, whose nodes AMD's
+--- devices are in, and 1 us on others (src/tuning/ring.cc, getNetOverhead). All_to_alls over two nodes of eight, of few
+--- bytes, take 37 us on MI355X (prasad-nair-amd/alibaba README.md) and on B200, 22 without it. On eight nodes of eight
+--- H800, 8 MiB take 296 to 338 us (NVIDIA/nccl issue 1531); 231 by this, 175 without.
+function protocols.message(cluster, tier, inside_node)
+  if protocols.wire(cluster, tier, inside_node) ~= "network" then return 0.0 end
+  return vendor_of(cluster) == "amd" and 2e-6 or 1e-6
+end
+
+--- Share of the links of a whole mesh that an all_to_all reaches. On eight MI355X RCCL's reaches 361 GB/s, its rings
+--- 407 (oci-ai-incubations/oci-gpu-quickstarts amd/MI355X/README.md, 8 GiB). AMD accepts 340 and 390 (ROCm/cvs
+--- single_node_mi355_rccl.json). For fewer devices nothing is known.
+function protocols.exchange(cluster) return vendor_of(cluster) == "amd" and 361 / 407 or 1.0 end
 
 return protocols

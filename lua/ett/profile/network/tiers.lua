@@ -20,7 +20,7 @@ local tiers = {}
 ---
 --- On a torus a hop takes 1 us. A small gather over three hops of TPU v5e takes 8 us (jax-ml/scaling-book,
 --- sharding.md), so its start takes 5 us.
-tiers.default_latency = { intra = 3.4e-6, pcie = 5.7e-6, inter = 14e-6, base = 8.4e-6, torus = 1e-6,
+tiers.default_latency = { intra = 3.4e-6, pcie = 5.7e-6, inter = protocols.network, base = 8.4e-6, torus = 1e-6,
   torus_base = 5e-6 }
 
 -- Seconds of a step inside a node whose cluster states none.
