@@ -514,6 +514,10 @@ function published.stack(row)
   if name == "megatron_fsdp" and dispatcher then
     stack.exchange = published.factors.onto(copy(get_stack(dispatcher))).exchange
   end
+  -- Megatron-Bridge's recipe of Llama 3 8B on a node of H100 (llama3_llm_pretrain.py: cfg.ddp.nccl_ub).
+  if name == "megatron_fsdp" and row.framework == "megatron-bridge" and row.device:find "^H100" and row.gpus <= 8 then
+    stack.registered_buffers = true
+  end
   if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end

@@ -44,6 +44,7 @@ stack_module.fields = {
   slowdown = { "positive", default = 1.0, most = 1e3, least = 1 },
   communication_share = { "fraction", default = 0.0, most = 0.99 },
   exchange_communication_share = { "fraction", optional = true, most = 0.99 },
+  registered_buffers = flag,
   fused_accumulation = flag, cached_gradients = flag, fused_bias_gradients = flag,
   owned_tensors = { "natural", default = 0, most = 1e6 },
   gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 },
@@ -106,6 +107,13 @@ function stack_module.get(text)
   stack.name = text
   return stack
 end
+
+-- Multiprocessors of a gather or reduce-scatter over NVLink: 24 (pytorch/pytorch#136567), and 4 and 5 with registered
+-- buffers (Megatron-LM, distributed_data_parallel_config.py, nccl_ub).
+local registered_share = 4.5 / 24
+
+--- What gathers of weights and reductions of gradients take of a device, over what they take without registered buffers.
+function stack_module.buffer_share(stack) return stack.registered_buffers and registered_share or 1 end
 
 --- The data type in which an operator runs; products that stay out of quantisation run in 16 bits.
 ---@param stack table|nil the software

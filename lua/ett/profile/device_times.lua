@@ -348,17 +348,17 @@ end
 
 -- Factor on a kernel that runs while weights are gathered and gradients reduced. A layer communicates the same bytes
 -- for any number of tokens.
-local function beside_sharding(device, shape)
+local function beside_sharding(device, stack, shape)
   local most = in_step.sharded[device.generation] or in_step.sharded.other
   local rows = shape.seq_q or shape.seq
   local tokens = shape.tokens or shape.batch and rows and shape.batch * rows or 1
-  return 1 + (most - 1) * math.min(1, in_step.sharded_tokens / tokens)
+  return 1 + (most - 1) * stacks.buffer_share(stack) * math.min(1, in_step.sharded_tokens / tokens)
 end
 
 --- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = time_alone(self, name, shape, dtype, pass), self.stack.slowdown
-  if self.stack.sharded then factor = factor * beside_sharding(self.device, shape) end
+  if self.stack.sharded then factor = factor * beside_sharding(self.device, self.stack, shape) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
     high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail,

@@ -182,7 +182,8 @@ local function message_lines(result, p, times, width, lowered, gathers)
       tied = s.tied_embedding_seconds, optimizer = s.optimizer_kernel_seconds,
       on_host = s.optimizer_seconds - s.optimizer_kernel_seconds,
       gather = waits or s.gather_exposed_seconds,
-      gather_hidden = waits and gathered_beside(p, stage, gathers, lowered.stack.communication_share, waits)
+      gather_hidden = waits and gathered_beside(p, stage, gathers,
+          lower.gather_communication_share(lowered.stack), waits)
         or s.gather_seconds - s.gather_exposed_seconds } do
       sums[name] = (sums[name] or 0.0) + seconds / pp
     end

@@ -582,6 +582,11 @@ local quantised_launches = 3
 -- Least time of launches over their time, for the interval; assumed.
 local least_launch = 0.5
 
+--- Share of a device that gathers of weights and reductions of gradients take from computing beside them.
+function lower.gather_communication_share(stack)
+  return stack.communication_share * stacks.buffer_share(stack)
+end
+
 --- Share of a device that all-to-alls of experts take from computing beside them.
 function lower.exchange_communication_share(stack)
   return stack.exchange_communication_share or stack.communication_share
@@ -859,7 +864,7 @@ local function describe(model, p, times, placed)
     output_bytes = software.keeps_outputs and shared or 0, master_shards = software.master_shards,
     whole_stages = software.whole_stages, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
-    communication_share = software.communication_share,
+    communication_share = lower.gather_communication_share(software),
     exchange_communication_share = lower.exchange_communication_share(software),
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }

@@ -410,7 +410,7 @@ end
 --- wait is alone + share * (all - alone). If the wait may also be for the host, only the gathers of the first layers
 --- are certain.
 local function exposed_gather_seconds(state, gathers, wait)
-  local p, share = state.e.plan, state.on.lowered.stack.communication_share
+  local p, share = state.e.plan, lower.gather_communication_share(state.on.lowered.stack)
   if not (p.overlap_parameters and p.prefetch > 0) then return math.min(wait, gathers.seconds) end
   if state.e.host_bandwidth then return math.min(wait, gathers.first) end
   return math.max(0.0, math.min(wait, (wait - share * gathers.seconds) / (1 - share), gathers.seconds))

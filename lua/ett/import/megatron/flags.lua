@@ -41,6 +41,7 @@ flags.switches = set [[
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
+  use-nccl-ub nccl-ub
   no-overlap-p2p-communication use-precision-aware-optimizer no-store-param-remainders is-hybrid-model
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
@@ -58,7 +59,7 @@ flags.unmodelled = set [[
   high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
   encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate softmax-type
   moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
-  no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag nccl-ub use-nccl-ub fsdp-double-buffer
+  no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
   hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection]]
 

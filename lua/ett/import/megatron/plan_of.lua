@@ -340,6 +340,9 @@ local function stack_of(args, p, sharded)
   elseif single and (p.dtype or ""):find "fp8" then
     args:note "disable_parameter_transpose_cache without fp8_params is not modelled"
   end
+  if args:has "use-nccl-ub" or args:has "nccl-ub" then
+    args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
+  end
   return graphs and name .. ":graphs" or name
 end
 
