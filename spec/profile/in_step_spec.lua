@@ -388,12 +388,12 @@ end)
 it("registered buffers take 4.5 of 24 multiprocessors, of sharding and of communication_share", function()
   local device, stack = require("ett.profile.device").get "h100_sxm", require "ett.operator.stack"
   local times, shape = require "ett.profile.device_times", { tokens = 8192, hidden = 4096 }
-  local function seconds(words)
+  local function time(words)
     return times.new(device, stack.get(words)):operator("residual_add", shape, "bf16", "forward").seconds
   end
-  local alone = seconds "plain"
-  assert.near(4.5 / 24 * (seconds "plain:sharded" - alone), seconds "plain:sharded:registered_buffers" - alone, 1e-15)
-  local estimate, model = require "ett.step.estimate", require("ett.model").new("llama3-8b", {})
+  local alone = time "plain"
+  assert.near(4.5 / 24 * (time "plain:sharded" - alone), time "plain:sharded:registered_buffers" - alone, 1e-15)
+  local model = require("ett.model").new("llama3-8b", {})
   local function step(words)
     local plan = { seq = 8192, micro_batch = 1, micro_batches = 4, dp = 8, zero = 3, overlap_gradients = true,
       overlap_parameters = true, stack = "plain:" .. words }

@@ -112,7 +112,8 @@ end
 -- buffers (Megatron-LM, distributed_data_parallel_config.py, nccl_ub).
 local registered_share = 4.5 / 24
 
---- What gathers of weights and reductions of gradients take of a device, over what they take without registered buffers.
+--- What gathers of weights and reductions of gradients take of a device, divided by what they take without registered
+--- buffers.
 function stack_module.buffer_share(stack) return stack.registered_buffers and registered_share or 1 end
 
 --- The data type in which an operator runs; products that stay out of quantisation run in 16 bits.
