@@ -383,6 +383,23 @@ end]]):format(text))
     assert.equal(7, set("h.own_rank, h.attention, h.window = 7, 'unfused', false").hyper.own_rank)
   end)
 
+  it("has the shape of each operator once in a layer, unless an entry changes the configuration", function()
+    local gelu = require("ett.operator").get "gelu"
+    local shape, calls = gelu.shape, 0
+    finally(function() gelu.shape = shape end)
+    gelu.shape = function(c)
+      calls = calls + 1
+      return shape(c)
+    end
+    local model = built("{ op = 'gelu' }, { op = 'gelu', with = { ffn = 1024 } }, { op = 'gelu' }")
+    calls = 0
+    local items = architecture.operations(model.layers[1], architecture.configuration(model.hyper,
+      { seq = 64, micro_batch = 1, tp = 2 }))
+    assert.equal(items[1].shape, items[3].shape)
+    assert.equal(512, items[2].shape.width)
+    assert.same({ 2, false }, { calls, items[1].shape.width == 512 })
+  end)
+
   it("is refused for wrong fields of 'with' and for impossible numbers", function()
     local plan = { seq = 64, micro_batch = 1, tp = 2 }
     local function run(ops)

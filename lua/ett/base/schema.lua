@@ -40,7 +40,10 @@ local also_called = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float3
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
 
 --- Bytes of its elements.
-function schema.wide_bytes(dtype) return math.max(dtype_bytes[dtype], 2) end
+function schema.wide_bytes(dtype)
+  local bytes = dtype_bytes[dtype]
+  return bytes < 2 and 2 or bytes
+end
 
 local function is_count(value) return is_integer(value) and value > 0 end
 

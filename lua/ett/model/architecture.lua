@@ -298,15 +298,22 @@ end
 
 -- The shape of an operator in a layer.
 local function shape_of(op, own, layer)
-  return error_module.wrap(("layer '%s': %s"):format(layer.name, op.name), op.shape, own)
+  local ok, shape = xpcall(op.shape, error_module.traced, own)
+  if not ok then error(error_module.label(shape, ("layer '%s': %s"):format(layer.name, op.name)), 0) end
+  return shape
 end
 
 -- The operation of an entry that names an operator. Raises if the operator refuses the plan.
-local function operation_of(entry, c, role, layer)
+---@param shapes_of table<table, table> shapes of operators in this layer, of entries without `with`
+local function operation_of(entry, c, role, layer, shapes_of)
   local op, own = operator.get(entry.op), architecture.overlay(c, entry.with)
-  local why = op.refuse and op.refuse(own)
-  if why then error_module.raise("plan", "layer '%s': %s: %s", layer.name, op.name, why) end
-  local shape = shape_of(op, own, layer)
+  local shape = own == c and shapes_of[op]
+  if not shape then
+    local why = op.refuse and op.refuse(own)
+    if why then error_module.raise("plan", "layer '%s': %s: %s", layer.name, op.name, why) end
+    shape = shape_of(op, own, layer)
+    if own == c then shapes_of[op] = shape end
+  end
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
     model_flops = model_flops(op, shape, c, own),
     copies = op.experts and own.top_k and shapes.copies(own),
@@ -323,14 +330,14 @@ end
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
 function architecture.operations(layer, c)
-  local list, among_experts = {}, false
+  local list, among_experts, shapes_of = {}, false, {}
   for _, entry in ipairs(layer.ops) do
     local exchange = entry.collective == "expert_exchange"
     if exchange then among_experts = not among_experts end
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
     if entry.op then
-      list[#list + 1] = operation_of(entry, c, role, layer)
+      list[#list + 1] = operation_of(entry, c, role, layer, shapes_of)
     else
       local back = exchange and not among_experts
       for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with), back)) do

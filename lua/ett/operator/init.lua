@@ -79,19 +79,22 @@ local function check_constraints(constraints, label)
   end
 end
 
--- kernel_shape, wrapped with a check of the numbers in its table. `causal` of attention becomes a boolean, because 0 is
--- true in Lua.
+-- kernel_shape, wrapped with a check of the numbers in its table, unless the file is ett's. `causal` of attention
+-- becomes a boolean, because 0 is true in Lua.
 local function checked_dimensions(op, where, path)
-  local kernel_shape = op.kernel_shape
+  local kernel_shape, installed = op.kernel_shape, find.is_installed(path)
   local returned_table = schema.returning(kernel_shape, "table", where, path)
-  return function(s, pass)
-    local k = returned_table(s, pass)
-    for name, value in pairs(k) do
+  local function check(k)
+    for name, value in next, k do
       if type(value) == "number" and not (value >= 0 and value < math.huge) then
         error_module.raise("model", "%s: %s: '%s' must be a number of at least 0, got %s",
           schema.place(kernel_shape, path), where, tostring(name), schema.describe(value))
       end
     end
+  end
+  return function(s, pass)
+    local k = returned_table(s, pass)
+    if not installed then check(k) end
     if op.family == "attention" and math.type(k.causal) then return merged(k, { causal = k.causal ~= 0 }) end
     return k
   end
@@ -264,7 +267,7 @@ end
 --- The operator of a name or alias. Raises an error with the nearest valid name if there is none.
 ---@param name string
 function operator.get(name)
-  local op = operator.find(name)
+  local op = name_generation == find.generation and by_name[name] or operator.find(name)
   if op then return op end
   local known = find.names("operators")
   for alias in pairs(aliases()) do known[#known + 1] = alias end

@@ -275,9 +275,10 @@ end
 local function sustained(op, shape, pass, answer, measured, flops)
   local least = (flops or op.flops(shape, pass)) / measured
   if answer.seconds >= least then return answer end
-  return merged(answer, { seconds = least, low_seconds = math.min(answer.low_seconds or least, least),
+  return { seconds = least, low_seconds = math.min(answer.low_seconds or least, least),
     high_seconds = math.max(answer.high_seconds or least, least * sustained_high), provenance = "calibrated",
-    detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } })
+    scaled_from = answer.scaled_from, limited = answer.limited, caution = answer.caution, outside = answer.outside,
+    detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } }
 end
 
 -- Sliding-window attention is not sampled. It takes the time of full attention, multiplied by the ratio of FLOPs,

@@ -33,8 +33,9 @@ local required = { gemm = { "m", "n", "k" }, bmm = { "m", "n", "k" },
 
 -- The first required dimension that is missing, or nil.
 local function missing(k, family)
-  for _, name in ipairs(required[family] or {}) do
-    if type(k[name]) ~= "number" then return name end
+  local names = required[family]
+  for i = 1, names and #names or 0 do
+    if type(k[names[i]]) ~= "number" then return names[i] end
   end
 end
 
@@ -48,8 +49,9 @@ local function numbers_of(k)
 end
 
 local function has_others(k, family)
-  for name, value in pairs(k) do
-    if type(value) == "number" and not included[family][name] then return true end
+  local own = included[family]
+  for name, value in next, k do
+    if not own[name] and type(value) == "number" then return true end
   end
   return false
 end

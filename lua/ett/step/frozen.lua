@@ -100,12 +100,17 @@ function frozen.turned(s)
   return turned
 end
 
+local has_backward = setmetatable({}, { __mode = "k" }) -- operator -> whether its `passes` name it
+
 --- Whether an item has no backward pass: it is in a frozen layer, or its operator's `passes` lack it.
 local function only_forward(item)
-  for _, pass in ipairs(item.operator.passes) do
-    if pass == "backward" then return item.frozen == "layer" end
+  local op = item.operator
+  local has = has_backward[op]
+  if has == nil then
+    has = table.concat(op.passes, " "):find("backward", 1, true) ~= nil
+    has_backward[op] = has
   end
-  return true
+  return not has or item.frozen == "layer"
 end
 
 --- Launches of a backward pass in which the forward pass runs again.
