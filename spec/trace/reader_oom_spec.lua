@@ -37,7 +37,7 @@ describe("ett.trace", function()
     local all = t:events { class = "kernel", names = t:name_set(function() return true end) }
     local result = { all:intervals():measure(), #all:group { "name", "tid" }, #all:stats { by = "arg:c",
       percentiles = { 50 } }, #(all:match(all) + all:enclosing(all)), all:sort("dur"):total(),
-      #all:nested(), select(2, all:hulls(all:enclosing(all))) }
+      #all:nested(), select(2, all:hulls(all:enclosing(all))), all:named_hulls(all, all) }
     t:close()
     return result[1]
   end

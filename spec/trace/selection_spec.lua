@@ -278,6 +278,23 @@ describe("selections", function()
     assert.equal(interval.new(list), set)
   end)
 
+  it("unite the rows of the ranges of each name in one pass, as name by name", function()
+    local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
+    local matched, ops, names = kernels:match(calls), t:events { class = "cpu_op" }, 0
+    local found = kernels:named_hulls(matched, ops)
+    for _, group in ipairs(ops:group { "name" }) do
+      local set, count = kernels:hulls(matched:enclosing(group.events))
+      local own = found[group.name] or { interval.new {}, 0 }
+      assert.same({ count, set:measure() }, { own[2], own[1]:measure() })
+      assert.equal(set, own[1])
+      names, found[group.name] = names + (count > 0 and 1 or 0), nil
+    end
+    assert.is_true(names > 1)
+    assert.is_nil(next(found))
+    assert.same({}, kernels:named_hulls(matched, t:events { class = "memset" }))
+    assert.has_error(function() kernels:named_hulls(calls, ops) end)
+  end)
+
   it("match by correlation; find enclosing and preceding rows", function()
     local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
     local ops = t:events { class = "cpu_op" }

@@ -16,11 +16,11 @@ end
 local function launched(view, lane, add)
   local rows = view:class_rows("annotation"):where{ file = lane.process.files }
   if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end
+  local found = lane:launched_by_name(rows)
   for i, group in ipairs(rows:stats{ by = { "name" }, order = "total" }) do
     if i > 200 then break end
-    local ranges = rows:where{ name = group.name }
-    local set, count = lane:launched_in(ranges)
-    if count > 0 then add(group.name, "host", ranges, (set & lane:busy()):measure(), set:measure(), count) end
+    local set, count = table.unpack(found[group.name] or {})
+    if set then add(group.name, "host", nil, (set & lane:busy()):measure(), set:measure(), count) end
   end
 end
 

@@ -155,14 +155,25 @@ function Lane:steps()
   return list
 end
 
+-- The host call of each device row.
+local function calls_of(self)
+  return cached(self, "calls", function() return self.all:match(self.view:launch_calls(), "correlation") end)
+end
+
 --- Device time of host ranges. For each range, the interval from the start of the first kernel launched in it
 --- (innermost range) to the end of the last one; merged and clipped to the window. Also the number of ranges that
 --- launched a kernel.
 ---@param ranges any a selection of host rows
 function Lane:launched_in(ranges)
-  local calls = cached(self, "calls", function() return self.all:match(self.view:launch_calls(), "correlation") end)
-  local set, count = self.all:hulls(calls:enclosing(ranges))
+  local set, count = self.all:hulls(calls_of(self):enclosing(ranges))
   return self.from and set:clip(self.from, self.to) or set, count
+end
+
+--- launched_in for the ranges of each name apart: { [name] = { set, count } }, in one pass.
+function Lane:launched_by_name(ranges)
+  local found = self.all:named_hulls(calls_of(self), ranges)
+  for _, each in pairs(self.from and found or {}) do each[1] = each[1]:clip(self.from, self.to) end
+  return found
 end
 
 --- Columns that are a list of collectives, too: item i has ts, stop and dur beside the fields of its sort. An item is

@@ -418,6 +418,42 @@ static int selection_hulls(lua_State *L) {
   return 2;
 }
 
+/* Pushes { intervals, number } of hulls with one name. */
+static void push_named(lua_State *L, const ett_named_hull *hull, size_t count) {
+  lua_createtable(L, 2, 0);
+  ett_intervals *set = ett_lua_new_intervals(L);
+  ett_lua_check_memory(L, ett_intervals_make(set, count));
+  for (size_t i = 0; i < count; i++)
+    set->items[set->count++] = hull[i].interval;
+  ett_lua_check_memory(L, ett_intervals_unite(set));
+  lua_rawseti(L, -2, 1);
+  lua_pushinteger(L, (lua_Integer)count);
+  lua_rawseti(L, -2, 2);
+}
+
+/* Arguments: rows; for each its host row; ranges of the host. Returns by name of the
+ * ranges the union of the intervals of ett_link_named_hulls, and their number. */
+static int selection_named_hulls(lua_State *L) {
+  ett_lua_selection *homes, *s = two(L, &homes);
+  ett_lua_selection *ranges = ett_lua_check_selection(L, 3);
+  luaL_argcheck(L, ranges->t == s->t, 3, "a selection of the same trace expected");
+  luaL_argcheck(L, homes->s.count == s->s.count, 2, "a home for each row expected");
+  size_t count;
+  ett_named_hull *hulls = lua_newuserdatauv(L, (ranges->s.count + 1) * sizeof *hulls, 0);
+  ett_lua_check_memory(
+      L, ett_link_named_hulls(hulls, &count, s->t, &s->s, &homes->s, &ranges->s));
+  lua_newtable(L);
+  for (size_t from = 0, to = 0; from < count; from = to) {
+    while (to < count && hulls[to].name == hulls[from].name)
+      to++;
+    const ett_string *name = &s->t->strings->items[hulls[from].name];
+    lua_pushlstring(L, name->text, name->length);
+    push_named(L, hulls + from, to - from);
+    lua_rawset(L, -3);
+  }
+  return 1;
+}
+
 /* Arguments: the selection, slack in ticks. The rows, outer before inner, and a list of
  * the places of their parents. */
 static int selection_nested(lua_State *L) {
@@ -576,18 +612,31 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},         {"sort", selection_sort},
-    {"total", selection_total},         {"span", selection_span},
-    {"group", selection_group},         {"intervals", selection_intervals},
-    {"stats", selection_stats},         {"sum", selection_sum},
-    {"values", selection_values},       {"get", selection_get},
-    {"event", selection_event},         {"columns", selection_columns},
-    {"iter", selection_iter},           {"at", selection_at},
-    {"slice", selection_slice},         {"pick", selection_pick},
-    {"present", selection_present},     {"nested", selection_nested},
-    {"hulls", selection_hulls},         {"numbered", selection_numbered},
-    {"__len", selection_len},           {"__gc", selection_gc},
-    {"__tostring", selection_tostring}, {NULL, NULL},
+    {"where", selection_where},
+    {"sort", selection_sort},
+    {"total", selection_total},
+    {"span", selection_span},
+    {"group", selection_group},
+    {"intervals", selection_intervals},
+    {"stats", selection_stats},
+    {"sum", selection_sum},
+    {"values", selection_values},
+    {"get", selection_get},
+    {"event", selection_event},
+    {"columns", selection_columns},
+    {"iter", selection_iter},
+    {"at", selection_at},
+    {"slice", selection_slice},
+    {"pick", selection_pick},
+    {"present", selection_present},
+    {"nested", selection_nested},
+    {"hulls", selection_hulls},
+    {"named_hulls", selection_named_hulls},
+    {"numbered", selection_numbered},
+    {"__len", selection_len},
+    {"__gc", selection_gc},
+    {"__tostring", selection_tostring},
+    {NULL, NULL},
 };
 
 static const ett_lua_variant variants[] = {

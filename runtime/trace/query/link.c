@@ -262,3 +262,84 @@ int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
   *count = out->count;
   return ett_intervals_unite(out);
 }
+
+static int by_name(const void *a, const void *b) {
+  const ett_named_hull *x = a, *y = b;
+  return x->name < y->name ? -1 : x->name > y->name;
+}
+
+static void extend(ett_interval *hull, int64_t from, int64_t to) {
+  hull->from = from < hull->from ? from : hull->from;
+  hull->to = to > hull->to ? to : hull->to;
+}
+
+/* The state of ett_link_named_hulls: host rows and ranges by start, the places of the
+ * open ranges, and for each name the number of the last host row that found a range of
+ * it. */
+typedef struct named {
+  item *rows, *outer;
+  size_t *stack, *seen;
+} named;
+
+static void free_named(named *w) {
+  free(w->rows);
+  free(w->outer);
+  free(w->stack);
+  free(w->seen);
+}
+
+/* Extends hulls by the row of s that belongs to host row number i. */
+static void add_to_open(ett_named_hull *out, const named *w, size_t used, size_t i,
+                        const ett_trace *t, const ett_selection *s) {
+  const item *q = &w->rows[i];
+  const uint32_t row = s->rows[q->index];
+  const int64_t ts = ETT_ROW(t, ts, row);
+  for (size_t k = used; k > 0; k--) {
+    const item *range = &w->outer[w->stack[k - 1]];
+    size_t *seen = &w->seen[ETT_ROW(t, name, range->row)];
+    if (range->row == q->row || range->end < q->end || *seen == i + 1)
+      continue;
+    *seen = i + 1;
+    extend(&out[w->stack[k - 1]].interval, ts, ts + ETT_ROW(t, dur, row));
+  }
+}
+
+int ett_link_named_hulls(ett_named_hull *out, size_t *count, const ett_trace *t,
+                         const ett_selection *s, const ett_selection *homes,
+                         const ett_selection *ranges) {
+  size_t n, m, used = 0, next = 0, kept = 0;
+  named w = {.rows = items_of(t, homes, &n),
+             .outer = items_of(t, ranges, &m),
+             .stack = malloc((ranges->count + 1) * sizeof *w.stack),
+             .seen = calloc((size_t)t->strings->count + 1, sizeof *w.seen)};
+  *count = 0;
+  if (!w.rows || !w.outer || !w.stack || !w.seen) {
+    free_named(&w);
+    return -1;
+  }
+  for (size_t j = 0; j < m; j++)
+    out[j] = (ett_named_hull){ETT_ROW(t, name, w.outer[j].row), {INT64_MAX, INT64_MIN}};
+  for (size_t i = 0; i < n; i++) {
+    const item *q = &w.rows[i];
+    if (i > 0 && q->track != w.rows[i - 1].track)
+      used = 0;
+    for (; next < m && (w.outer[next].track < q->track ||
+                        (w.outer[next].track == q->track && w.outer[next].ts <= q->ts));
+         next++) {
+      if (w.outer[next].track < q->track)
+        continue;
+      while (used && w.outer[w.stack[used - 1]].end < w.outer[next].ts)
+        used--;
+      w.stack[used++] = next;
+    }
+    add_to_open(out, &w, used, i, t, s);
+  }
+  for (size_t j = 0; j < m; j++)
+    if (out[j].interval.from <= out[j].interval.to)
+      out[kept++] = out[j];
+  free_named(&w);
+  if (kept > 0)
+    qsort(out, kept, sizeof *out, by_name);
+  *count = kept;
+  return 0;
+}

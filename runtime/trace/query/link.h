@@ -38,4 +38,18 @@ int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
 int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
                    const ett_selection *s, const ett_selection *homes);
 
+typedef struct ett_named_hull {
+  uint32_t name; /* a string of the trace */
+  ett_interval interval;
+} ett_named_hull;
+
+/* homes: for each row of s a host row, or a hole. A row of s belongs to the innermost
+ * range of each name that encloses its host row on the same track. out[0 .. *count), by
+ * name: for each range with rows, the interval from the first start to the last end of
+ * these. `out` has room for ranges->count. One pass serves all names, which
+ * ett_link_enclosing takes one by one. */
+int ett_link_named_hulls(ett_named_hull *out, size_t *count, const ett_trace *t,
+                         const ett_selection *s, const ett_selection *homes,
+                         const ett_selection *ranges);
+
 #endif
