@@ -70,6 +70,8 @@ static void test_against_bits(void **unused) {
                                   : ett_intervals_subtract)(&out, &a, &b),
                        0);
       check(&out, &want);
+      if (op == 1)
+        assert_int_equal(ett_intervals_measure_both(&a, &b), ett_intervals_measure(&out));
       ett_intervals_free(&out);
     }
     int64_t from = roll(WORLD), to = roll(WORLD);

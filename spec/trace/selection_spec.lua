@@ -119,6 +119,8 @@ describe("selections", function()
     local x, y = a:intervals(), b:intervals()
     assert.is_true((x & y) | (x - y) == x)
     assert.equal(x:measure() + y:measure(), (x | y):measure() + (x & y):measure())
+    assert.is_true((x & y):measure() > 0)
+    assert.same({ (x & y):measure(), (x & y):measure() }, { x:measure(y), y:measure(x) })
     local windows, froms, tos = {}, {}, {}
     for i = 1, 20 do
       windows[i] = { 50000 * i - 7000, 51000 * i }

@@ -8,7 +8,7 @@ local function recorded(view, lane, add)
   if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end
   for _, group in ipairs(rows:group{ "name" }) do
     local from_to = group.events:intervals()
-    add(group.name, "device", group.events, (from_to & lane:busy()):measure())
+    add(group.name, "device", group.events, from_to:measure(lane:busy()))
   end
 end
 
@@ -20,7 +20,7 @@ local function launched(view, lane, add)
   for i, group in ipairs(rows:stats{ by = { "name" }, order = "total" }) do
     if i > 200 then break end
     local set, count = table.unpack(found[group.name] or {})
-    if set then add(group.name, "host", nil, (set & lane:busy()):measure(), set:measure(), count) end
+    if set then add(group.name, "host", nil, set:measure(lane:busy()), set:measure(), count) end
   end
 end
 

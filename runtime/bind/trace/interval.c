@@ -79,8 +79,11 @@ static int set_combine(lua_State *L) {
   return 1;
 }
 
+/* set:measure([other]): with another set, of the intersection */
 static int set_measure(lua_State *L) {
-  lua_pushinteger(L, ett_intervals_measure(check(L, 1)));
+  const ett_intervals *s = check(L, 1);
+  lua_pushinteger(L, lua_isnoneornil(L, 2) ? ett_intervals_measure(s)
+                                           : ett_intervals_measure_both(s, check(L, 2)));
   return 1;
 }
 

@@ -199,3 +199,11 @@ int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t t
   }
   return (int64_t)n;
 }
+
+int64_t ett_intervals_measure_both(const ett_intervals *a, const ett_intervals *b) {
+  const ett_intervals *few = a->count < b->count ? a : b, *many = few == a ? b : a;
+  uint64_t n = 0;
+  for (size_t i = 0; i < few->count; i++)
+    n += (uint64_t)ett_intervals_measure_in(many, few->items[i].from, few->items[i].to);
+  return (int64_t)n;
+}

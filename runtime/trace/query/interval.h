@@ -45,4 +45,8 @@ int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t lea
 int64_t ett_intervals_measure(const ett_intervals *a);
 int64_t ett_intervals_measure_in(const ett_intervals *a, int64_t from, int64_t to);
 
+/* Length of the intersection. It is not made: for the many intervals of a busy device its
+ * memory takes longer. */
+int64_t ett_intervals_measure_both(const ett_intervals *a, const ett_intervals *b);
+
 #endif
