@@ -25,7 +25,8 @@ Graph.__index = Graph
 --- Adds an event with its recorded time and description. Returns its number.
 ---@param kind string "host", "call" (its end), "start" (of a device row), "row" (its end), "transfer" (of a collective)
 function Graph:event(time, kind, name, rank)
-  local n = #self.time + 1
+  local n = self.events + 1
+  self.events = n
   self.time[n], self.delay[n], self.last_link[n] = time, 0, 0
   self.kind[n], self.name[n], self.rank[n] = kind, name, rank
   return n
@@ -33,7 +34,8 @@ end
 
 --- Event n follows event `of` by at least `lag`.
 function Graph:follow(n, of, lag)
-  local link = #self.of + 1
+  local link = self.links + 1
+  self.links = link
   self.of[link], self.lag[link], self.before_link[link] = of, lag or 0, self.last_link[n]
   self.last_link[n] = link
 end
@@ -310,7 +312,7 @@ graph.most_events = 1000000
 --- { [file] = recording }.
 function graph.build(view)
   local self = setmetatable({ time = {}, delay = {}, kind = {}, name = {}, rank = {}, last_link = {}, of = {}, lag = {},
-    before_link = {}, rows = {}, lanes = {}, home = (view:recordings()) }, Graph)
+    before_link = {}, events = 0, links = 0, rows = {}, lanes = {}, home = (view:recordings()) }, Graph)
   local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
   for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
   if events > graph.most_events and not (view.options.step or view.options.window) then

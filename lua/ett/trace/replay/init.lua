@@ -98,6 +98,28 @@ function replay.run(g)
   return { time = time, binding = binding, spans = by_lane, span_ticks = mean, left_out = #g.time - #order }
 end
 
+-- The result of replay.run for an unchanged graph, whose times are those recorded, without its spans; nil if an event
+-- may be in a cycle, or has another time than its predecessors give. Predecessors that have earlier times, or equal
+-- times and lower numbers, form no cycle.
+local function as_recorded(g)
+  local time, delay, last_link = g.time, g.delay, g.last_link
+  local of, lag, before_link, binding = g.of, g.lag, g.before_link, {}
+  for n = 1, #time do
+    local own, link = time[n], last_link[n]
+    local latest, waited = nil, false
+    while link > 0 do
+      local p = of[link]
+      local before = time[p]
+      if before > own or before == own and p > n then return nil end
+      if not latest or before + lag[link] >= latest then latest, waited = before + lag[link], p end -- as Graph:ready
+      link = before_link[link]
+    end
+    if latest and latest + delay[n] ~= own then return nil end
+    binding[n] = waited
+  end
+  return { time = time, binding = binding }
+end
+
 --- Spans as recorded: { [lane] = ticks }, and their mean.
 function replay.recorded(g) return spans(g, g.time) end
 
@@ -363,7 +385,7 @@ end
 --- count } } (longest first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), from (their starts),
 --- run }.
 function replay.critical_path(g, run)
-  run = run or replay.run(g)
+  run = run or as_recorded(g) or replay.run(g)
   local time, binding, process = run.time, run.binding, {}
   for _, lane in ipairs(g.lanes) do process[lane.key] = lane.process.key end
   local parts, list, ranks, hops, total, events, starts = {}, {}, {}, 0, 0, {}, {}
