@@ -305,6 +305,26 @@ describe("a replay", function()
 end)
 
 describe("the critical path", function()
+  it("of a recorded run is that of its replay, and needs no order of events", function()
+    math.randomseed(5)
+    local quick = 0
+    for _ = 1, 8 do
+      local gpt = model { tp = 1 << math.random(0, 2), host = math.random(6, 30), compute = math.random(3, 40) }
+      with_view(gpt:recordings { late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end },
+        function(view)
+          local g = replay.graph(view)
+          local path = replay.critical_path(g)
+          quick = quick + (g.order and 0 or 1)
+          local replayed = replay.critical_path(g, replay.run(g))
+          assert.same({ replayed.events, replayed.from, replayed.parts, replayed.ranks },
+            { path.events, path.from, path.parts, path.ranks })
+          g.delay[#g.time] = g.delay[#g.time] + 1000000000 -- changed: it is replayed
+          assert.equal(replay.run(g).time[#g.time], replay.critical_path(g).run.time[#g.time])
+        end)
+    end
+    assert.is_true(quick > 0)
+  end)
+
   it("leads through the late rank and adds up to the run", function()
     local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
       return rank == 1 and name == "linear_qkv" and 500 or 0

@@ -1,14 +1,17 @@
 --- Queue length of each stream as a series: number of rows launched but not started.
 local stats = require "ett.trace.stats"
 
+local min, tointeger = math.min, math.tointeger
+
 --- Sorted launch times and start times of the launched rows; a start is moved to at least its launch.
 local function times_of(rows, calls)
   local launches, starts = {}, {}
   local at, begun = (calls:columns { "ts" }), (rows:columns { "ts" })
   for i = 1, #rows do
-    if at[i] then
-      launches[#launches + 1] = at[i]
-      starts[#starts + 1] = math.max(at[i], begun[i])
+    local launch, start = at[i], begun[i]
+    if launch then
+      launches[#launches + 1] = launch
+      starts[#starts + 1] = start > launch and start or launch
     end
   end
   return stats.sorted(launches), stats.sorted(starts)
@@ -20,7 +23,9 @@ local function walk(launches, starts, from, to, each)
   while now < to do
     while launches[i] and launches[i] <= now do i = i + 1 end
     while starts[k] and starts[k] <= now do k = k + 1 end
-    local next_at = math.min(launches[i] or to, starts[k] or to, to)
+    local next_at, launch, start = to, launches[i], starts[k]
+    if launch and launch < next_at then next_at = launch end
+    if start and start < next_at then next_at = start end
     each(now, next_at, i - k)
     now = next_at
   end
@@ -36,11 +41,14 @@ local function series(view, lane, rows, count)
     points[i] = { from_ms = view:ms((i - 1) * width), area = 0.0, most = 0 }
   end
   walk(launches, starts, from, to, function(a, b, length)
-    area, empty, most = area + (b - a) * (length + 0.0), empty + (length == 0 and b - a or 0), math.max(most, length)
-    for i = math.floor((a - from) / width) + 1, math.min(count, math.ceil((b - from) / width)) do
-      local inside = math.min(b - from, i * width) - math.max(a - from, (i - 1) * width)
-      points[i].area = points[i].area + inside * length
-      if inside > 0 then points[i].most = math.max(points[i].most, length) end
+    area, empty = area + (b - a) * (length + 0.0), empty + (length == 0 and b - a or 0)
+    if length > most then most = length end
+    local first, last = a - from, b - from -- most intervals are in one part
+    for i = tointeger(first // width) + 1, min(count, tointeger(-(-last // width))) do
+      local point, begin, stop = points[i], (i - 1) * width, i * width
+      local inside = (last < stop and last or stop) - (first > begin and first or begin)
+      point.area = point.area + inside * length
+      if inside > 0 and length > point.most then point.most = length end
     end
   end)
   for _, point in ipairs(points) do point.mean, point.area = point.area / width, nil end
