@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host/allocator.h"
 #include "host/host.h"
 #include "io/utf8.h"
 
@@ -121,6 +122,7 @@ int cli_main(int argc, char **argv) {
   host_interrupt_catch(L, 1);
   int status = cli_run(L, argc, argv);
   const int interrupted = status < 0;
+  host_leave();
   lua_close(L);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
