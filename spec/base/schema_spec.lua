@@ -10,6 +10,23 @@ describe("ett.schema", function()
     }, found)
   end)
 
+  it("raises for the first wrong rule by name, and copies what it checks", function()
+    for _ = 1, 5 do -- each spec is read at its first use
+      local ok, raised = pcall(schema.check_rules, { b = "cuont", a = "nope", c = "count" })
+      assert.is_false(ok)
+      assert.matches("^unknown kind 'nope' of field 'a'", raised.message)
+    end
+    assert.is_false(pcall(schema.check_rules, { "count" }))
+    local spec = { n = "count", share = { "fraction", default = 0.5 }, how = { "string", one_of = { "a", "b" } } }
+    for n, whole in pairs { [2] = 2, [4.0] = 4 } do
+      local given = { n = n, how = "b" }
+      local clean = schema.check(given, spec)
+      assert.same({ n = whole, share = 0.5, how = "b" }, clean)
+      assert.equal("integer", math.type(clean.n))
+      assert.is_nil(given.share)
+    end
+  end)
+
   it("checks the values of its kinds, not only their types", function()
     for kind, cases in pairs { fraction = { 0, 1, 0.5, { 2, -0.1, "x" } }, count = { 1, 7, { 0, -1, 1.5, "1" } } } do
       local wrong = table.remove(cases)

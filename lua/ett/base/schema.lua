@@ -193,9 +193,10 @@ local function long_form(spec)
   local rules, needed = {}, {}
   for name, given in next, spec do
     local rule = rules_of_text[given] or rule_of(given, name)
-    rules[assert(type(name) == "string" and name)] = rule
+    rules[name] = rule
     if not rule.optional or rule.default ~= nil then needed[#needed + 1] = name end
   end
+  assert(#spec == 0) -- fields have names
   return { rules = rules, needed = needed }
 end
 
