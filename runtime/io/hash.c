@@ -43,11 +43,12 @@ void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
 }
 
 /* Adds a regular file in parts: memory for a whole one is new, and to map its pages takes
- * longer than to read them. Returns 0 if it is no such file or its size changes. */
+ * longer than to read them. Returns 0 if it is no such file, its size is unknown (0, as
+ * of files of the kernel) or it becomes shorter. */
 static int add_file(XXH3_state_t *state, int descriptor) {
   char part[1 << 16];
   struct stat status;
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0)
     return 0;
   size_t left = (size_t)status.st_size;
   add_length(state, left);
@@ -60,7 +61,7 @@ static int add_file(XXH3_state_t *state, int descriptor) {
     XXH3_128bits_update(state, part, (size_t)got);
     left -= (size_t)got;
   }
-  return read(descriptor, part, 1) == 0;
+  return 1;
 }
 
 int ett_hash_file(const char *path, char out[ETT_HASH_SIZE], ett_err *err) {
