@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void use(const ett_model *model) {
+static void use(ett_model *model) {
   double dims[ETT_DESIGN_DIMS];
   ett_prediction p;
   ett_err err;

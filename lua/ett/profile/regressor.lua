@@ -17,7 +17,7 @@ local schema = require "ett.base.schema"
 local regressor = {}
 
 --- Increase this when fits may change; it is part of the key of a cached fit.
-regressor.version = "17"
+regressor.version = "18"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
 

@@ -1,8 +1,12 @@
 #include "regress/serve/model.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 /* The block, all offsets from its start, all parts 8-byte aligned:
  *   head; x[columns]; forests + 1 times {trees, nodes, base_score, 0; roots; nodes};
@@ -29,21 +33,10 @@ static size_t align(size_t n) {
   return (n + 7) & ~(size_t)7;
 }
 
-static uint64_t checksum(const unsigned char *data, size_t length) {
-  uint64_t sum = length, word;
-  for (size_t i = 0; i + 8 <= length; i += 8) {
-    memcpy(&word, data + i, 8);
-    sum = (sum ^ word) * UINT64_C(0x9E3779B97F4A7C15);
-    sum ^= sum >> 29;
-  }
-  return sum;
-}
-
 /* The checksum of a block: of the bytes after its head, and of the head's facts. */
 static uint64_t block_checksum(const head *h, const unsigned char *data, size_t length) {
-  return checksum(data + sizeof *h, length - sizeof *h) ^
-         checksum((const unsigned char *)&h->family,
-                  (sizeof *h - offsetof(head, family)) & ~(size_t)7);
+  return XXH3_64bits(data + sizeof *h, length - sizeof *h) ^
+         XXH3_64bits(&h->family, sizeof *h - offsetof(head, family));
 }
 
 static size_t forest_bytes(const ett_forest *f) {

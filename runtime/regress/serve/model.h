@@ -12,7 +12,7 @@
 #include "regress/serve/design.h"
 #include "regress/serve/forest.h"
 
-#define ETT_MODEL_VERSION 4
+#define ETT_MODEL_VERSION 5
 #define ETT_MODEL_FORESTS 16
 #define ETT_MODEL_NEIGHBOURS 32
 
