@@ -385,7 +385,7 @@ it("sharding slows every operator of a micro-batch by the same factor", function
   end
 end)
 
-it("registered buffers take 4.5 of 24 multiprocessors, of sharding and of communication_share", function()
+it("registered buffers slow computing by 4.5 of 24 multiprocessors' share", function()
   local device, stack = require("ett.profile.device").get "h100_sxm", require "ett.operator.stack"
   local times, shape = require "ett.profile.device_times", { tokens = 8192, hidden = 4096 }
   local function time(words)
@@ -401,4 +401,12 @@ it("registered buffers take 4.5 of 24 multiprocessors, of sharding and of commun
   end
   assert.equal(step "communication_share=0.06", step "communication_share=0.32:registered_buffers")
   assert.is_true(step "communication_share=0.32" > 1.01 * step "communication_share=0.06")
+  local function warned(ranks)
+    local plan = { seq = 8192, micro_batch = 1, micro_batches = 4, dp = ranks, zero = 3,
+      stack = "plain:registered_buffers" }
+    return table.concat(estimate.new { model = model, cluster = "dgx_h100", plan = plan }.warnings, "\n")
+      :find("registered_buffers", 1, true) ~= nil
+  end
+  assert.is_false(warned(8))
+  assert.is_true(warned(16))
 end)

@@ -315,8 +315,8 @@ describe("the critical path", function()
           local g = replay.graph(view)
           local path = replay.critical_path(g)
           quick = quick + (g.order and 0 or 1)
-          local replayed = replay.critical_path(g, replay.run(g))
-          assert.same({ replayed.events, replayed.from, replayed.parts, replayed.ranks },
+          local again = replay.critical_path(g, replay.run(g))
+          assert.same({ again.events, again.from, again.parts, again.ranks },
             { path.events, path.from, path.parts, path.ranks })
           g.delay[#g.time] = g.delay[#g.time] + 1000000000 -- changed: it is replayed
           assert.equal(replay.run(g).time[#g.time], replay.critical_path(g).run.time[#g.time])

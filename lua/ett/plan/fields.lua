@@ -300,7 +300,7 @@ end
 function fields.foreign_stage(p, stack)
   if p.zero == 0 or stacks.has_stage(stack, p.zero) or not replicated(p) then return nil end
   local kept = p.zero == 2 and stacks.has_stage(stack, 3)
-    and "; zero=3 reshard=false keeps weights whole until the backward pass"
+    and "; SHARD_GRAD_OP of PyTorch FSDP is zero=3 reshard=false"
   return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
     kept or stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end

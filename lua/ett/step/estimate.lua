@@ -308,6 +308,17 @@ local function crossing(e, cluster)
     require("ett.profile.cluster").get(whole).gpus_per_node, node, whole) or "")
 end
 
+-- A warning if registered buffers are assumed for messages that cross nodes.
+local function registered_over_nodes(e, stack)
+  if not stack.registered_buffers then return nil end
+  for _, line in ipairs(e.collectives) do
+    if (line.group == "dp" or line.group == "edp") and line.nodes > 1 then
+      return ("registered_buffers: %s of %s crosses nodes, where NCCL occupies as many multiprocessors as without")
+        :format(line.name, line.group)
+    end
+  end
+end
+
 ---@param host string? of memory.warning
 local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
@@ -321,6 +332,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = plan_fields.without_gathers(e.plan, stack)
+  list[#list + 1] = registered_over_nodes(e, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.

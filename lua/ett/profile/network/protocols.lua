@@ -12,8 +12,9 @@ protocols.pcie = 64e9
 --- Seconds of a step of Simple over the network, in NCCL's tuner.
 protocols.network = 14e-6
 
--- Each protocol has the tables `ring`, `tree` and `pairs` (exchange of all pairs, lua/collectives/all_pairs.lua). They
--- have these fields; lua/collectives/README.md describes them to authors of models:
+-- Each protocol has those of the tables `ring`, `tree` and `pairs` (exchange of all pairs,
+-- lua/collectives/all_pairs.lua) that it supports. They have these fields, which lua/collectives/README.md describes to
+-- authors of models:
 --   start                  seconds of starting a collective
 --   nvlink, pcie, network  seconds of a step over those of a step of Simple, by kind of link
 --   share                  share of the bandwidth that Simple reaches
