@@ -132,7 +132,8 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
     double tensors = e->program->owned_tensors * (double)layers;
     double owners = tensors < 1 ? 1 : floor(tensors);
     owners = owners < (double)g.degree ? owners : (double)g.degree;
-    b.size = b.rest = bytes / owners;
+    double n = (double)g.degree; /* a gather moves (n - 1) / n of its bytes */
+    b.size = b.rest = bytes / owners * n / (n - 1);
     b.full = owners - 1;
   } else {
     b.size = e->plan->bucket_bytes;

@@ -135,7 +135,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
 /* The messages of a buffer over the ranks that share it: buckets; single layers under
  * ZeRO-3. After the update of ranks that own whole tensors, one message for each owner:
  * then `layers` are the middle ones. A ring passes an owner's broadcast in as many steps
- * as a gather, so it takes the time of one. */
+ * as a gather. It takes the time of a gather whose links carry the owner's bytes. */
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
 
