@@ -464,7 +464,7 @@ static double quantised_of(const ett_evaluation *e, const ett_layer_sums *s,
   for (int experts = 0; experts < 2; experts++) {
     const struct ett_quantised *q = &s->quantised[experts];
     double degree = (double)(experts ? e->expert.degree : e->dense.degree);
-    if (e->plan->zero < ETT_ZERO_PARAMETERS || degree == 1)
+    if (e->plan->zero < ETT_ZERO_PARAMETERS || (degree == 1 && !shards_master(e)))
       bytes += q->whole;
     else if (gathered || !shards_master(e))
       bytes += (gathered ? q->sharded : q->sharded / degree) + q->scales;

@@ -109,6 +109,13 @@ describe("shards over fewer ranks than the data-parallel group", function()
     -- The only shards of PyTorch FSDP are those of fp32 weights, which the optimizer states hold.
     local narrow = run { zero = 3, dp = 8, dtype = "fp8", stack = "fsdp_eager:quantised_weights=only" }
     assert.equal(0, narrow.stages[1].weight_bytes)
+    -- Neither are experts stored in 8 or 16 bits, of which each rank has its own.
+    for _, how in ipairs { "none", "beside", "only", "single" } do
+      local what = given { zero = 3, dp = 8, ep = 8, dtype = "fp8", stack = "fsdp_eager:quantised_weights=" .. how }
+      what.model = model_module.new("mixtral", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+        experts = 8, top_k = 2 })
+      assert.equal(0, estimate.new(what).stages[1].weight_bytes, how)
+    end
     -- Half of the weights in the host's memory, but for two layers.
     local s = run({ zero = 3, dp = 8, dtype = "fp8", offload_weights = 0.5,
       stack = "megatron_fsdp:quantised_weights=only" }).stages[1]
