@@ -22,7 +22,8 @@ local function timer(r)
       local own = peers / r.ranks / tier.rank_bandwidth
       if own > slowest then slowest, bus = own, tier.rank_bandwidth end
       latency, wire = tier.latency, tier.wire
-      messages = messages + (r.forwarded and tier.branches - 1 or tier.most - tier.members) * tier.message_latency
+      local each = r.forwarded and math.min(tier.members, r.forwarded) or 1 -- ranks behind a message
+      messages = messages + (tier.most - tier.members) / each * tier.message_latency
       parts[#parts + 1] = inside(r, tier)
     end
   end
