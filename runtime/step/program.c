@@ -312,7 +312,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->recompute[ETT_RECOMPUTE_SELECTIVE] += n * repeated;
   int selected = o->selective && !o->never_again;
   if (selected) {
-    of->longer_repeated += (slower - 1) * n * pick(o->forward, v);
+    of->longer_repeated += o->waits_again ? (slower - 1) * n * pick(o->forward, v) : 0;
     s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
     of->selected[o->role] += forward;
   }

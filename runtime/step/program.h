@@ -103,6 +103,7 @@ typedef struct ett_operation {
   double flops;    /* model FLOPs, forward and backward */
   int loss;        /* holds the logits */
   int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
+  int waits_again; /* its repeated run has launches that the wait `repeated` counts */
   int never_again; /* recomputation ends before it */
   ett_role role;
   ett_host_wait host;

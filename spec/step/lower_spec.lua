@@ -443,17 +443,17 @@ describe("a module of experts that selective recomputation repeats", function()
     local model = model_module.new("mixtral", { layers = 3, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
       experts = 8, top_k = 2 })
     local profile = {
-      operator = function(_, op)
-        local seconds = op.name == "flash_attention" and 1.0 or 1e-4
+      operator = function(_, name)
+        local seconds = name == "flash_attention" and 1.0 or 1e-4
         return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
       end,
       collective = function()
         return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
       end,
     }
-    local function run_with(modules)
+    local function run_with(modules, slow)
       local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true, plan = {
-        seq = 512, micro_batches = 4, recompute = "selective", recompute_modules = modules,
+        seq = 512, micro_batches = 4, recompute = "selective", recompute_modules = modules, rank_slowdown = slow,
         stack = "megatron:launch_seconds=1e-3:moe_launches=2:expert_seconds=1e-4" } }
       local waits = 0.0
       for _, line in ipairs(e.operators) do if line.name == "host" then waits = line.recompute_seconds end end
@@ -475,6 +475,11 @@ describe("a module of experts that selective recomputation repeats", function()
     seconds, waits = run_with { "moe_act" } -- reads nothing from the device
     assert.near(runs * 1e-4, seconds, 1e-9)
     assert.equal(0.0, waits)
+    -- On a slow device the wait shrinks by what the module's kernels last longer, not those of other modules.
+    for _, slow in ipairs { 1, 1.01 } do
+      local function step(list) return select(3, run_with(list, { slow })).varied_p50_seconds end
+      assert.near(runs * slow, step { "moe", "core_attn" } - step { "moe" }, 1e-9)
+    end
   end)
 end)
 

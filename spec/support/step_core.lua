@@ -31,8 +31,7 @@ function step_core.program(given)
       frozen_dense = 0, frozen_expert = 0, spared_share = 0, quantised_bytes = 0, sharded_bytes = 0,
       scale_bytes = 0, activation_bytes = 0, dropped_bytes = 0, late_bytes = operation.activation_bytes or 0,
       working_bytes = 0, weight_working_bytes = 0, weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0,
-      selective = false, loss = false,
-      never_again = false,
+      selective = false, loss = false, waits_again = false, never_again = false,
       role = "outside", beside_seconds = 0, host = "none" })
   end
   for i, kind in ipairs(given.kinds) do

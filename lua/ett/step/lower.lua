@@ -34,7 +34,7 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
   sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
-  never_again = false, role = "outside", beside_seconds = 0, host = "none" }
+  waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none" }
 
 local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
@@ -242,7 +242,8 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     or op.experts and "expert_parameters" or "dense_parameters"
   return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    dtype = dtype, selective = again ~= nil, loss = op.family == "cross_entropy", never_again = item.last or false,
+    dtype = dtype, selective = again ~= nil, waits_again = again == "moe", never_again = item.last or false,
+    loss = op.family == "cross_entropy",
     role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
     quantised_bytes = quantised_bytes(state, item), sharded_bytes = sharded, scale_bytes = scales,

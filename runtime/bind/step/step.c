@@ -63,6 +63,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, cached_bytes, NUMBER, NULL),
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
+    FIELD(ett_operation, waits_again, BOOLEAN, NULL),
     FIELD(ett_operation, loss, BOOLEAN, NULL),
     FIELD(ett_operation, never_again, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
