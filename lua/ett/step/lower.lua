@@ -660,7 +660,7 @@ local function add_host_wait(state, uses, repeated)
     for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
   end
   local function waits(times) -- the waits if launches take `times` as long
-    if batch and hidden == 1 then
+    if batch and hidden == 1 then -- without repeated experts, which rules.lua refuses
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
         - exposed_exchange(by_role, share)
       return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0, 0.0, 0.0
