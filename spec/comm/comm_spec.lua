@@ -102,12 +102,12 @@ describe("ett.comm", function()
       assert.near(8.4e-6 + 2 * (inside - 1) * 3e-6 + 28e-6, estimate("all_reduce", 1e-3, 2, inside, nil, node).seconds,
         1e-12)
     end
-    -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244. The tuner's steps are those of
-    -- larger messages.
+    -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244. Known error: the tuner's steps
+    -- are those of larger messages, so 62.6 us are 31 and 34 % too long.
     local dgx = { name = "NVLSTree", gpus_per_node = 8, device = { vendor = "intel" },
       links = require("ett.profile.cluster").get("dgx_h100").links }
     for bytes, us in pairs { [8] = 47.6, [1024] = 46.6 } do
-      assert.near(us, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6, 0.35 * us)
+      assert.near(0.325, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6 / us - 1, 0.03)
     end
   end)
 

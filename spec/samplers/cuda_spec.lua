@@ -34,7 +34,7 @@ describe("ett.cuda", function()
     assert.matches("nothing", err.log)
   end)
 
-  it("tells how well a time is known, but of its mean of the fastest only", function()
+  it("states the uncertainty of a mean of the fastest repeats, and none of a median", function()
     local timing = require("ett.base.find").part("samplers/cuda", "timing")
     local function measured(statistic, ...)
       local seconds = { ... }
@@ -93,7 +93,7 @@ describe("ett.nccl", function()
     if not comm then assert.is_string(err.message) end
   end)
 
-  it("tells how well a time is known, but of its mean of the fastest only", function()
+  it("states the uncertainty of a mean of the fastest repeats, and none of a median", function()
     local info = { name = "D", driver_version = 12000, clock_hz = 1e9, memory_clock_hz = 1e9 }
     local job = { size = 2, rank = 0, local_rank = 0, nodes = 1, ranks_per_node = 2, library = "MPI" }
     local sample, before = require "ett.sample", {}
