@@ -46,7 +46,46 @@ describe("shards over fewer ranks than the data-parallel group", function()
     end
   end)
 
-  it("are gathered in 8 bits if they are stored so, but not the other weights", function()
+  it("reduce to shards, and shards over their replicas", function()
+    for _, shard in ipairs { 2, 4, 8 } do
+      local e = run { zero = 1, shard = shard }
+      local bytes, found = 4 * parameters, {}
+      for _, a in ipairs(asked) do found[a.kind] = a end
+      assert.near(bytes, found.reduce_scatter.bytes, 1)
+      assert.equal(shard, found.reduce_scatter.ranks)
+      assert.equal(1, found.reduce_scatter.nodes)
+      assert.near(bytes / shard, found.all_reduce.bytes, 1)
+      assert.equal(16 / shard, found.all_reduce.ranks)
+      assert.equal(2, found.all_reduce.nodes)
+      assert.near(2 * parameters, found.all_gather.bytes, 1)
+      assert.equal(shard, found.all_gather.ranks)
+      assert.near(bytes * 100e-9 + bytes / shard * 1e-5, e.gradient_exposed_seconds, 1e-9 * e.step_seconds)
+      assert.matches("reduce_scatter %(dp%) [^\n]*, with all_reduce over the replicas", tostring(e))
+    end
+    run { zero = 1, shard = 1 }
+    assert.equal(1, #asked)
+    assert.near(4 * parameters, asked[1].bytes, 1)
+    assert.equal("all_reduce", asked[1].kind)
+  end)
+
+  it("as large as the group have no replicas", function()
+    for zero = 1, 3 do
+      assert.equal(run({ zero = zero }).step_seconds, run({ zero = zero, shard = 16 }).step_seconds)
+      assert.equal(run({ zero = zero }).memory_bytes, run({ zero = zero, shard = 16 }).memory_bytes)
+      assert.is_nil(tostring(run { zero = zero, shard = 16 }):find "replicas")
+    end
+  end)
+
+  it("take context and data ranks, in either order of them", function()
+    for _, order in ipairs { "tp-cp-ep-dp-pp", "tp-dp-ep-cp-pp" } do
+      local e = run { zero = 1, dp = 4, cp = 4, shard = 8, rank_order = order }
+      assert.near(12 * parameters / 8, e.stages[1].optimizer_bytes, 1)
+    end
+  end)
+end)
+
+describe("weights of products that are stored in 8 bits", function()
+  it("are gathered in 8 bits, the other weights in 16", function()
     local function gathered(dtype, stack, more)
       local what = given { zero = 1, dp = 8, dtype = dtype, stack = stack }
       for name, value in pairs(more or {}) do what.plan[name] = value end
@@ -87,7 +126,7 @@ describe("shards over fewer ranks than the data-parallel group", function()
     end
   end)
 
-  it("of 8 bits are stored in 8 bits, and so are gathered layers", function()
+  it("are stored in 8 bits under ZeRO-3, in shards and in gathered layers", function()
     -- Megatron FSDP, 8 ranks: bytes of a product's weight in the shards, whole on each rank, in a gathered layer, and
     -- of the other copy of the layer whose backward pass runs.
     local products = layer - 2 * 512
@@ -122,8 +161,10 @@ describe("shards over fewer ranks than the data-parallel group", function()
     local shards = (2 * (parameters - 8 * products) + 8 * products) / 8
     assert.near(shards * (0.5 + 0.5 * 2 * layer / parameters), s.weight_bytes, 1)
   end)
+end)
 
-  it("of whole tensors are sent in a message for each rank that owns some", function()
+describe("ranks that own whole tensors", function()
+  it("send them in one message each after the update", function()
     local function sent(more, stack)
       local what = given({ zero = 1, stack = stack or "plain:owned_tensors=9", overlap_parameters = false })
       for name, value in pairs(more) do what.plan[name] = value end
@@ -153,43 +194,6 @@ describe("shards over fewer ranks than the data-parallel group", function()
     assert.equal(0, sent({ zero = 0 }).gather_seconds)
     local function layers_of(stack) return select(2, sent({ zero = 3 }, stack)) end
     assert.equal(layers_of "plain", layers_of "plain:owned_tensors=9")
-  end)
-
-  it("reduce to shards, and shards over their replicas", function()
-    for _, shard in ipairs { 2, 4, 8 } do
-      local e = run { zero = 1, shard = shard }
-      local bytes, found = 4 * parameters, {}
-      for _, a in ipairs(asked) do found[a.kind] = a end
-      assert.near(bytes, found.reduce_scatter.bytes, 1)
-      assert.equal(shard, found.reduce_scatter.ranks)
-      assert.equal(1, found.reduce_scatter.nodes)
-      assert.near(bytes / shard, found.all_reduce.bytes, 1)
-      assert.equal(16 / shard, found.all_reduce.ranks)
-      assert.equal(2, found.all_reduce.nodes)
-      assert.near(2 * parameters, found.all_gather.bytes, 1)
-      assert.equal(shard, found.all_gather.ranks)
-      assert.near(bytes * 100e-9 + bytes / shard * 1e-5, e.gradient_exposed_seconds, 1e-9 * e.step_seconds)
-      assert.matches("reduce_scatter %(dp%) [^\n]*, with all_reduce over the replicas", tostring(e))
-    end
-    run { zero = 1, shard = 1 }
-    assert.equal(1, #asked)
-    assert.near(4 * parameters, asked[1].bytes, 1)
-    assert.equal("all_reduce", asked[1].kind)
-  end)
-
-  it("as large as the group have no replicas", function()
-    for zero = 1, 3 do
-      assert.equal(run({ zero = zero }).step_seconds, run({ zero = zero, shard = 16 }).step_seconds)
-      assert.equal(run({ zero = zero }).memory_bytes, run({ zero = zero, shard = 16 }).memory_bytes)
-      assert.is_nil(tostring(run { zero = zero, shard = 16 }):find "replicas")
-    end
-  end)
-
-  it("take context and data ranks, in either order of them", function()
-    for _, order in ipairs { "tp-cp-ep-dp-pp", "tp-dp-ep-cp-pp" } do
-      local e = run { zero = 1, dp = 4, cp = 4, shard = 8, rank_order = order }
-      assert.near(12 * parameters / 8, e.stages[1].optimizer_bytes, 1)
-    end
   end)
 end)
 
