@@ -867,8 +867,17 @@ model:
     assert.matches("unknown flags, ignored: --own-list", table.concat(run.model.notes, "\n"), 1, true)
     local p = of("  fsdp: True\n  fsdp_sharding_strategy: grad\n").plan
     assert.same({ 3, false, "megatron_fsdp" }, { p.zero, p.reshard, p.stack }) -- SHARD_GRAD_OP
-    p = of("  fsdp: True\n  fsdp_sharding_strategy: full\n").plan
-    assert.same({ 3, "megatron_fsdp" }, { p.zero, p.stack })
+    for _, strategy in ipairs { "full", "hybrid", "null" } do
+      run = of("  fsdp: True\n  fsdp_sharding_strategy: " .. strategy .. "\n")
+      p = run.plan
+      assert.same({ 3, "nil", "megatron_fsdp" }, { p.zero, tostring(p.reshard), p.stack })
+      local notes = table.concat(run.model.notes, "\n")
+      assert.equal(strategy == "hybrid", notes:find("hybrid counts as full. The plan field shard", 1, true) ~= nil)
+    end
+    assert.matches("fsdp_sharding_strategy: unknown value 'nothing'", message(common
+      .. "  fsdp: True\n  fsdp_sharding_strategy: nothing\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
+    run = read(small .. "--use-megatron-fsdp --fsdp-sharding-strategy grad", { dp = 2 })
+    assert.matches("unknown flags, ignored: --fsdp-sharding-strategy", table.concat(run.model.notes, "\n"), 1, true)
     local function reduced(precision, value, fsdp)
       local lines = ("  fsdp: %s\n  fsdp_grad_reduce_dtype: %s\n"):format(fsdp or "True", value)
       local file = common:gsub("precision: bf16", "precision: " .. precision) .. lines

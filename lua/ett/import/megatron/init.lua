@@ -69,7 +69,7 @@ end
 
 function Arguments:note(...) self.notes[#self.notes + 1] = (...):format(select(2, ...)) end
 
---- Splits the flags: those that are read, by name, and notes about the others.
+--- Splits the flags: those that are read, by name, and notes about the others. own: no flag of Megatron-LM.
 local function arguments_of(list)
   local args = setmetatable({ given = {}, notes = {} }, Arguments)
   local unknown, unmodelled, without, seen = {}, {}, 0, {}
@@ -77,7 +77,7 @@ local function arguments_of(list)
     local kind = flags.kind(flag.name)
     if kind == "switch" and flag.values[1] == "false" then
       args.given[flag.name] = nil -- --sequence-parallel false
-    elseif kind == "value" or kind == "switch" then
+    elseif flag.own or kind == "value" or kind == "switch" then
       args.given[flag.name] = flag.values
     elseif kind == "without effect" or kind == "unmodelled" and flags.neutral(flag.name, flag.values[1]) then
       without = without + 1

@@ -239,6 +239,17 @@ local function add_states(add, amp, apex)
   add("megatron-amp-O2", "false")
 end
 
+local strategies = { full = true, hybrid = true, grad = true }
+
+--- What NeMo's FSDP shards (nlp_overrides.py, NLPFSDPStrategy). No script can state this value.
+local function add_strategy(list, strategy)
+  if not strategies[strategy] then
+    error_module.raise("format", "fsdp_sharding_strategy: %s", error_module.unknown("value", strategy,
+      schema.keys(strategies)))
+  end
+  list[#list + 1] = { name = "fsdp-sharding-strategy", values = { strategy }, own = true }
+end
+
 --- Whether a file is one of NeMo 1: its optimizer is a part of the model.
 local function is_first(config) return type(config.model) == "table" and type(config.model.optim) == "table" end
 
@@ -269,7 +280,7 @@ local function flags_of(config, amp)
     elseif key == "fsdp" then
       sharded = value == true
     elseif key == "fsdp_sharding_strategy" then
-      strategy = text
+      strategy = value ~= null and text or nil
     elseif key == "fsdp_grad_reduce_dtype" then
       reduced = value == null and "" or text
     elseif text:find("${", 1, true) then
@@ -293,7 +304,7 @@ local function flags_of(config, amp)
     -- Without a type, NeMo's NLPFSDPStrategy reduces gradients in that of the weights.
     if reduced:find "32" then add "accumulate-allreduce-grads-in-fp32" else add "grad-reduce-in-bf16" end
     add("data-parallel-sharding-strategy", "optim_grads_params")
-    if strategy == "grad" then add("fsdp-sharding-strategy", strategy) end
+    add_strategy(list, strategy or "full")
   end
   return list, whole
 end

@@ -78,7 +78,11 @@ local function set_sharding(p, args, given)
       args:note "--use-megatron-fsdp without --data-parallel-sharding-strategy shards no weights: no_shard"
     end
   end
-  if args:text "fsdp-sharding-strategy" == "grad" then p.reshard = false end -- PyTorch's SHARD_GRAD_OP
+  local strategy = args:text "fsdp-sharding-strategy" -- of NeMo
+  if strategy == "grad" then p.reshard = false end -- PyTorch's SHARD_GRAD_OP
+  if strategy == "hybrid" then
+    args:note "fsdp_sharding_strategy: hybrid counts as full. The plan field shard states the ranks that share weights"
+  end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
   if args:has "deepspeed" then
     local bf16_optimizer
