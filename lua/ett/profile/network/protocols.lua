@@ -66,10 +66,10 @@ local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0
 -- be enabled for the node (ll128Enabled). There LL has 0.04 of 161 GB/s (bwRatio, baseBw), 0.07 of the links of
 -- frontier.
 --
--- RCCL does not choose trees of Simple for two nodes (bwRatio 0.11; `no_trees`). So some all_reduces take less time over
--- three nodes than over two: 16 MiB over nodes of eight MI300X 227 us instead of 309. For these trees on three or more
--- nodes no measured time is known: only 4 and 16 GiB on four nodes, where rings are faster. Rings of Simple over nodes
--- post three messages per step, of 2 us each on AMD's processors (getNetOverhead).
+-- RCCL does not choose trees of Simple for two nodes (bwRatio 0.11; `no_trees`). So some all_reduces take less time
+-- over three nodes than over two: 16 MiB over nodes of eight MI300X 227 us instead of 309. For these trees on three or
+-- more nodes no measured time is known: only 4 and 16 GiB on four nodes, where rings are faster. Rings of Simple over
+-- nodes post three messages per step, of 2 us each on AMD's processors (getNetOverhead).
 --
 -- All pairs of a mesh start as rings of two steps. LL reaches 3/8 of the links there, Simple 0.7 (256 KiB to 8 MiB on
 -- eight MI300X: hisohara/ai-scripts training/01_rccl-smoketest/README.md).
