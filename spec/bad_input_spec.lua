@@ -167,7 +167,7 @@ describe("a user's cluster, model or profile", function()
       "plan: mine.lua: field 'communication_share' must be at most 0.99, got 1")
   end)
 
-  it("whose Hugging Face config is none is refused", function()
+  it("whose Hugging Face config is not valid is refused", function()
     write("config.json", '{"hidden_size": 4096,')
     refused("predict --model config.json seq=4096",
       "^config.json:1:22: expected object key string ")
@@ -178,7 +178,7 @@ describe("a user's cluster, model or profile", function()
       "^config.json: field 'hidden_size' must be a number, got '4096'; missing field 'vocab_size'")
   end)
 
-  it("whose timings are none is refused", function()
+  it("whose timings are not valid is refused", function()
     write("c.yml", config)
     write("t.json", "[1, 2")
     refused("predict --config c.yml --composition reference --timings t.json", "^t.json:1:6: ")

@@ -1,10 +1,10 @@
 --- All pairs: each rank sends each other rank its part, sums its own part, and sends it to all. Two steps for any
 --- number of ranks.
 ---
---- RCCL times small all_reduces of a whole node so where every pair of devices has links: MSCCL's algorithms
---- (ROCm/rccl tools/msccl-algorithms, allreduce-allpairs-8n-*). It is on by default if each process has one device
---- (src/misc/msccl/msccl_lifecycle.cc: MSCCL_ENABLE, mscclCommCompatible), and for fewer than 512 KiB also on MI355X
---- (release notes of rocm-7.1.1).
+--- RCCL runs small all_reduces of a whole node in this way if every pair of devices has links. These are MSCCL's
+--- algorithms (ROCm/rccl tools/msccl-algorithms, allreduce-allpairs-8n-*). They are on by default if each process has
+--- one device (src/misc/msccl/msccl_lifecycle.cc: MSCCL_ENABLE, mscclCommCompatible), and for fewer than 512 KiB also
+--- on MI355X (release notes of rocm-7.1.1).
 local function timer(r)
   local tier, laws = r.tiers[1], {}
   for k = 2, #r.tiers do

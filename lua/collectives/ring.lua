@@ -17,8 +17,9 @@ end
 -- all_reduce of the node has: NVLink 4 carries 370 GB/s of a ring, against 480 (NVIDIA/nccl-tests issue 212). A ring
 -- over nodes takes the curves without their start, for its steps are counted.
 --
--- In a mesh of links a rank that sends over the network leaves its links to the others: they carry (n - 1) / n of a
--- ring. MI325X reach 350 GB/s over nodes, and 319 in a node (hisohara/ai-scripts training/01_rccl-smoketest/README.md).
+-- In a mesh of links, one of the n ranks of a node sends over the network instead of to a neighbour. So the links of
+-- the node carry (n - 1) / n of a ring. MI325X reach 350 GB/s over nodes, and 319 in a node (hisohara/ai-scripts
+-- training/01_rccl-smoketest/README.md).
 local function add(law, r, tier, alone, last)
   local curves, inside = last and tier.steady or { tier.curve }, 1.0
   if last and tier.mesh and tier.inside > 1 then inside = (tier.inside - 1) / tier.inside end

@@ -7,14 +7,15 @@ local comm = require "ett.comm"
 
 local efficiency = 0.92
 
--- Of trees with in-switch reduction, by NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree): seconds of
--- starting, for any number of ranks, and the seconds of a step over the network over those of other trees.
+-- Trees with in-switch reduction in NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree): seconds of starting,
+-- for any number of ranks, and the ratio of a step over the network to that of other trees.
 local in_switch_start, in_switch_step = 25e-6, 20.9 / 14
 
--- Medium sizes are slower than by start and rate: the shares of the rate are the tuner's for Simple (the same file,
--- treeCorrectionFactor; powers of two from 64 B). It applies them to these trees on Blackwell; four nodes of H100 take
--- such times (NVIDIA/nccl-tests issue 309, 2 to 256 MB: mean error of 8 %, 15 % without them). The shares of other
--- trees would raise times of 64 MB over 4 to 128 nodes of A100 by 5 to 10 %; no published time confirms this.
+-- Messages of medium size are slower than start and rate suggest: the shares of the rate are the tuner's for Simple
+-- (the same file, treeCorrectionFactor; powers of two from 64 B). It applies them to these trees on Blackwell; four
+-- nodes of H100 take such times (NVIDIA/nccl-tests issue 309, 2 to 256 MB: mean error of 8 %, 15 % without them). The
+-- shares of other trees would raise times of 64 MB over 4 to 128 nodes of A100 by 5 to 10 %; no published time confirms
+-- this.
 local in_switch_shares = {}
 for i, share in ipairs { 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7,
   0.7, 0.8, 0.9, 0.9, 1 } do

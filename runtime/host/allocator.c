@@ -10,8 +10,8 @@
 
 /* Lua frees thousands of blocks in a row and allocates as many. Blocks of up to 32 KiB
  * come from one arena, with a list of free blocks for each class of sizes. A short
- * command then takes 7 % fewer instructions than with malloc, which has larger blocks.
- * The arena has huge pages; each page of malloc's heap costs a fault. */
+ * command then takes 7 % fewer instructions than with malloc. Larger blocks come from
+ * malloc. The arena has huge pages; each page of malloc's heap costs a fault. */
 enum {
   CLASS_BYTES = 16,
   SMALL_CLASSES = 32, /* 16 bytes apart */

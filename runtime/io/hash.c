@@ -42,8 +42,8 @@ void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
   print(&state, out);
 }
 
-/* Adds a regular file in parts: memory for a whole one is new, and to map its pages takes
- * longer than to read them. Returns 0 if it is no such file, its size is unknown (0, as
+/* Adds a regular file in parts: to map new memory for the whole file takes longer than to
+ * read it. Returns 0 if it is no such file, its size is unknown (0, as
  * of files of the kernel) or it becomes shorter. */
 static int add_file(XXH3_state_t *state, int descriptor) {
   char part[1 << 16];

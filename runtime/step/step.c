@@ -394,7 +394,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
     double exposed = split ? s->split + (shared ? s->split_exchange : 0) : 0;
-    exposed = exposed > 0 ? exposed : 0; /* waits offset it, rounded */
+    exposed = exposed > 0 ? exposed : 0; /* below 0 by rounding, where waits offset it */
     a->joined[v] = exposed < a->weight[v] ? exposed : a->weight[v];
     a->backward[v] = backward - a->weight[v] + exposed + gather_seconds(e, a, v, 1);
     for (int l = 0; l < e->lanes; l++)

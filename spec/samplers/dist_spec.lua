@@ -50,7 +50,7 @@ describe("ett.dist on one rank", function()
     session.close()
   end)
 
-  it("tells how well the time of a collective is known, but of its mean of the fastest only", function()
+  it("states the uncertainty of a mean of the fastest repeats of a collective, and none of a median", function()
     local find, real = require "ett.base.find", dist.open
     finally(function() dist.open = real end)
     dist.open = function() return setmetatable({ size = 2, nodes = 1 }, { __index = real() }) end

@@ -135,7 +135,7 @@ end
 --- Seconds of posting each further message to a network: NCCL's tuner has 2 us on AMD's processors, whose nodes AMD's
 --- devices are in, and 1 us on others (src/tuning/ring.cc, getNetOverhead). All_to_alls over two nodes of eight, of few
 --- bytes, take 37 us on MI355X (prasad-nair-amd/alibaba README.md) and on B200, 22 without it. On eight nodes of eight
---- H800, 8 MiB take 296 to 338 us (NVIDIA/nccl issue 1531); 231 by this, 175 without.
+--- H800, 8 MiB take 296 to 338 us (NVIDIA/nccl issue 1531). ett estimates 231, and 175 without these messages.
 function protocols.message(cluster, tier, inside_node)
   if protocols.wire(cluster, tier, inside_node) ~= "network" then return 0.0 end
   return vendor_of(cluster) == "amd" and 2e-6 or 1e-6
