@@ -262,7 +262,7 @@ describe("a user's cluster", function()
       for name, value in pairs(inter) do c.links.inter[name] = value end
       return c
     end
-    local function doubt(...) return tiers.doubts(cluster_module.get(own(...)), true)[1] end
+    local function doubt(...) return tiers.contradictions(cluster_module.get(own(...)), true)[1] end
     assert.is_nil(doubt({ curves = { [8] = { 1e6, 1e11, 1e9, 480e9 } } }, {}))
     assert.matches("bandwidth_per_gpu = 6e+11 is above", doubt({}, { bandwidth_per_gpu = 600e9,
       bandwidth_per_node = 4800e9 }), 1, true)
@@ -275,9 +275,10 @@ describe("a user's cluster", function()
     assert.matches("ring_bandwidth = 9e+11 is above", doubt({ ring_bandwidth = 900e9 }, {}), 1, true)
     local lone = own({}, { bandwidth_per_gpu = 400e9 })
     lone.gpus_per_node, lone.links.intra = 1, nil
-    assert.matches("bandwidth_per_gpu = 4e+11 is more", tiers.doubts(cluster_module.get(lone), true)[1], 1, true)
+    local contradiction = tiers.contradictions(cluster_module.get(lone), true)[1]
+    assert.matches("bandwidth_per_gpu = 4e+11 is more", contradiction, 1, true)
     for _, name in ipairs(cluster_module.names()) do
-      assert.same({}, tiers.doubts(cluster_module.get(name), true), name)
+      assert.same({}, tiers.contradictions(cluster_module.get(name), true), name)
     end
     assert.matches("'latency' must be at most 0.5 seconds, got 3.4", message(cluster_module.get,
       own({ latency = 3.4 }, {})), 1, true)

@@ -109,7 +109,7 @@ end
 local function ratio_of_other(self, op, dtype, pass)
   local other = self.other
   return other and function(shape)
-    local a = other:operator(op.name, shape, dtype, sampled.twin(pass))
+    local a = other:operator(op.name, shape, dtype, sampled.other_pass(pass))
     local b = other:operator(op.name, shape, dtype, pass)
     if not missing(a) and not missing(b) then return b.seconds / a.seconds, other.cluster.name end
   end

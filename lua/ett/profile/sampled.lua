@@ -236,22 +236,22 @@ local function words_of(detail, provenance, outside)
   return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
 end
 
-function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
+function sampled.other_pass(pass) return pass == "backward" and "forward" or "backward" end
 
 -- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
 local function pass_ratio(op, shape, pass, dtype)
   local count = operator.products[op.family] and "FLOPs" or "bytes"
   local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
-  return of(shape, pass) / of(shape, sampled.twin(pass)), count
+  return of(shape, pass) / of(shape, sampled.other_pass(pass)), count
 end
 
 -- An answer for a void pass, derived from an answer of the other pass.
-local function from_other_pass(answer, factor, pass, twin, void, whose)
+local function from_other_pass(answer, factor, pass, other_pass, void, whose)
   local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated", caution = answer.caution,
-    detail = { "%s samples are void, %s; %.2f times %s, as %s; %s", pass, void, factor, twin, whose,
+    detail = { "%s samples are void, %s; %.2f times %s, as %s; %s", pass, void, factor, other_pass, whose,
       answer.detail or "" } }
 end
 
@@ -283,14 +283,14 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local entries = self.pools[key]
   if not entries then return nil end
   local model, void = self:model(key, entries, pass)
-  local twin = sampled.twin(pass)
-  if void and pass ~= "update" and not self:void(op.name, dtype, twin) then
-    local time = self:operator_timer(op.name, dtype, twin)
+  local other_pass = sampled.other_pass(pass)
+  if void and pass ~= "update" and not self:void(op.name, dtype, other_pass) then
+    local time = self:operator_timer(op.name, dtype, other_pass)
     return function(shape)
       local answer, factor, whose = time(shape), nil, nil
       if ratio then factor, whose = ratio(shape) end
       if not factor then factor, whose = pass_ratio(op, shape, pass, dtype) end
-      return answer and from_other_pass(answer, factor, pass, twin, void, whose)
+      return answer and from_other_pass(answer, factor, pass, other_pass, void, whose)
     end
   end
   if not model then

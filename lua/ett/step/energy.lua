@@ -39,7 +39,7 @@ local function work_of(o, dtype, pass)
   local op, shape = o.operator, o.shape
   dtype = op.family == "gemm" and o.dtype or schema.wide(dtype)
   if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
-    shape, pass = frozen.turned(shape), "forward"
+    shape, pass = frozen.input_gradient_shape(shape), "forward"
   end
   local flops, bytes = op.flops(shape, pass), op.bytes(shape, dtype, pass)
   if pass == "backward" and o.backward_launches == frozen.launches_with_forward then

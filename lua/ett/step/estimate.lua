@@ -275,12 +275,12 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
-local doubts = setmetatable({}, { __mode = "k" }) -- estimate -> contradictions of its cluster's numbers
+local contradictions = setmetatable({}, { __mode = "k" }) -- estimate -> contradictions of its cluster's numbers
 
 --- The warnings about the samples and links that an estimate's times come from.
 ---@return string[]
 function estimate.cautions(e)
-  local list, seen = { table.unpack(doubts[e] or {}) }, {}
+  local list, seen = { table.unpack(contradictions[e] or {}) }, {}
   for _, line in ipairs(e.operators) do
     if line.caution and not seen[line.caution] then list[#list + 1] = line.caution end
     seen[line.caution or ""] = true
@@ -324,7 +324,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
-  doubts[e] = network_tiers.doubts(cluster, outside)
+  contradictions[e] = network_tiers.contradictions(cluster, outside)
   list[#list + 1] = host
   list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
   list[#list + 1] = slices.warning(e.plan, lowered)
@@ -394,7 +394,7 @@ local function add_outlook(e, cluster, tokens, lowered, result, model, slowed)
       end
     end
   end, placed)
-  local mean = parts.outlook(cluster, e.devices)
+  local mean = parts.mean_cluster(cluster, e.devices)
   goodput.add(e, mean, tokens and cost.steps(tokens, e.tokens_per_step))
   cost.add(e, mean, tokens)
 end

@@ -94,7 +94,7 @@ function frozen.items(items, how, p)
 end
 
 --- The shape of the product that computes the input gradient of another product from its output gradient.
-function frozen.turned(s)
+function frozen.input_gradient_shape(s)
   local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
   turned.bias, turned.stored_tokens = nil, nil
   return turned
@@ -124,7 +124,7 @@ function frozen.backward(times, item, p, key, stack)
   local op, s = item.operator, item.shape
   if only_forward(item) or item.frozen and op.family == "embedding" then return nil, 0 end
   if item.frozen and op.family == "gemm" then
-    return times:operator(op, frozen.turned(s), p.dtype, "forward"), 1
+    return times:operator(op, frozen.input_gradient_shape(s), p.dtype, "forward"), 1
   end
   local backward = times:operator(op, s, p.dtype, "backward", key)
   if not (op.repeats and op.repeats(s, stack)) then return backward, 2 end

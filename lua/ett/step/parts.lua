@@ -94,7 +94,7 @@ function parts.peak(cluster, p, devices)
 end
 
 --- A cluster for ett.step.cost and ett.step.goodput, with average price and failure rate of a device.
-function parts.outlook(cluster, devices)
+function parts.mean_cluster(cluster, devices)
   if not cluster.parts then return cluster end
   local counts, restart = counts_of(cluster, devices), nil
   local rate = mean(cluster, counts, devices, function(part) return part.failures and part.failures.per_device_day end)

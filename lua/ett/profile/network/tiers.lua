@@ -211,7 +211,7 @@ local most_of_card, most_of_curve = 1.25, 2.0
 
 --- Sentences about links whose numbers contradict each other: they may be in other units.
 ---@param outside boolean whether the network is used
-function tiers.doubts(cluster, outside)
+function tiers.contradictions(cluster, outside)
   local found, intra, inter = {}, (cluster.links or {}).intra, outside and (cluster.links or {}).inter
   local function add(format, ...)
     found[#found + 1] = ("cluster '%s': "):format(cluster.name) .. format:format(...)
