@@ -41,14 +41,6 @@ describe("Lua files compiled at build time", function()
     assert.equal("@" .. host.root .. "/lua/ett/base/folder.lua", source)
   end)
 
-  it("hold lines and the names of upvalues, not of local variables", function()
-    local of_text = load("return function(a) local b = a; return b end")()
-    assert.equal("a", debug.getlocal(of_text, 1))
-    assert.is_nil(debug.getlocal(folder.write, 1))
-    assert.matches("^[%a_]", (debug.getupvalue(folder.write, 1)))
-    assert.is_truthy(next(debug.getinfo(folder.write, "L").activelines))
-  end)
-
   it("do not hide an edited file", function()
     local path = tree .. "/share/ett/lua/ett/cli/main.lua"
     local text = read(path)
