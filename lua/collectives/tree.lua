@@ -7,15 +7,15 @@ local comm = require "ett.comm"
 
 local efficiency = 0.92
 
--- Trees with in-switch reduction in NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree): seconds of starting,
--- for any number of ranks, and the ratio of a step over the network to that of other trees.
+-- Trees with in-switch reduction in NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree). The seconds of
+-- starting do not depend on the ranks. in_switch_step: a step over the network, divided by a step of other trees.
 local in_switch_start, in_switch_step = 25e-6, 20.9 / 14
 
--- Messages of medium size are slower than start and rate suggest: the shares of the rate are the tuner's for Simple
--- (the same file, treeCorrectionFactor; powers of two from 64 B). It applies them to these trees on Blackwell; four
--- nodes of H100 take such times (NVIDIA/nccl-tests issue 309, 2 to 256 MB: mean error of 8 %, 15 % without them). The
--- shares of other trees would raise times of 64 MB over 4 to 128 nodes of A100 by 5 to 10 %; no published time confirms
--- this.
+-- Messages of medium size are slower than start and rate suggest. These shares of the rate are the tuner's for Simple
+-- (the same file, treeCorrectionFactor; powers of two from 64 B). The tuner applies them to these trees on Blackwell.
+-- Four nodes of H100 take such times: from 2 to 256 MB the mean error is 8 %, and 15 % without them (NVIDIA/nccl-tests
+-- issue 309). Other trees do without: their times of 64 MB over 4 to 128 nodes of A100 would rise by 5 to 10 %. No
+-- published time confirms this.
 local in_switch_shares = {}
 for i, share in ipairs { 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7,
   0.7, 0.8, 0.9, 0.9, 1 } do
@@ -85,7 +85,8 @@ local function until_switch(shares, nodes)
   return cut
 end
 
--- The law of one of NCCL's protocols of small messages, which have no in-switch reduction.
+-- The law of one of NCCL's protocols of small messages, which do not reduce in switches. in_switch: larger messages of
+-- the group do. alone: the group is in one node, where two chains meet at the root.
 local function small(r, protocol, in_switch, alone)
   local own, first, law = protocol.tree, r.tiers[1], {}
   local shares = own.shares

@@ -43,8 +43,8 @@ void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
 }
 
 /* Adds a regular file in parts: to map new memory for the whole file takes longer than to
- * read it. Returns 0 if it is no such file, its size is unknown (0, as
- * of files of the kernel) or it becomes shorter. */
+ * read it. Returns 0 if it is no regular file, if its size is 0, which the kernel also
+ * states for its own files, or if it becomes shorter. */
 static int add_file(XXH3_state_t *state, int descriptor) {
   char part[1 << 16];
   struct stat status;

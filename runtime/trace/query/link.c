@@ -230,6 +230,11 @@ static int by_home(const void *a, const void *b) {
   return x->home < y->home ? -1 : x->home > y->home;
 }
 
+static void extend(ett_interval *hull, int64_t from, int64_t to) {
+  hull->from = from < hull->from ? from : hull->from;
+  hull->to = to > hull->to ? to : hull->to;
+}
+
 int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
                    const ett_selection *s, const ett_selection *homes) {
   size_t pairs = 0, n = 0;
@@ -254,9 +259,7 @@ int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
       out->items[out->count++] = own;
       continue;
     }
-    ett_interval *last = &out->items[out->count - 1];
-    last->from = own.from < last->from ? own.from : last->from;
-    last->to = own.to > last->to ? own.to : last->to;
+    extend(&out->items[out->count - 1], own.from, own.to);
   }
   free(all);
   *count = out->count;
@@ -266,11 +269,6 @@ int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
 static int by_name(const void *a, const void *b) {
   const ett_named_hull *x = a, *y = b;
   return x->name < y->name ? -1 : x->name > y->name;
-}
-
-static void extend(ett_interval *hull, int64_t from, int64_t to) {
-  hull->from = from < hull->from ? from : hull->from;
-  hull->to = to > hull->to ? to : hull->to;
 }
 
 /* The state of ett_link_named_hulls: host rows and ranges by start, the places of the

@@ -154,11 +154,11 @@ local function device_curve(cluster, tier, kind, n)
   return known[n] or nil
 end
 
--- Seconds by which each step of a small message inside a node of n devices takes longer than LL's, by the device's
--- tables of all_reduce. The collective without its steps takes LL's start of 6.6 us. That agrees only roughly with the
--- tables, whose steps of two, four and eight devices are then: A100 1.69, 1.26 and 1.06 us; B200 1.61, 1.41 and 1.33;
--- H100 -0.29, 0.46 and 0.64. Two and four H100 have no such seconds. Between numbers of devices the tables grow by 0.8
--- us a step on H100, 0.9 to 1.1 on A100, 1.3 on B200.
+-- Seconds by which each step of a small message inside a node of n devices takes longer than LL's. A step takes the
+-- time of the smallest all_reduce in the device's tables without LL's start of 6.6 us, divided by the number of steps.
+-- The tables do not quite agree with this start: their steps depend on n. For two, four and eight devices they are
+-- 1.69, 1.26 and 1.06 us on A100, 1.61, 1.41 and 1.33 on B200, and -0.29, 0.46 and 0.64 on H100. So two and four H100
+-- take no longer than LL.
 local function late_step(cluster, tier, n)
   local found, wire = tables_of(cluster), protocols.wire(cluster, tier, true)
   local ll = found and wire and protocols.of({ { wire = wire } }, cluster)[1]
