@@ -231,6 +231,22 @@ describe("kernels in a step", function()
     assert.is_true(on_tpu(50257) < 1.1 * on_tpu(50256))
   end)
 
+  it("of heads use no tensor cores under BLOOM's software if their dimension is not a multiple of 8", function()
+    local function times(stack, width, pass)
+      local heads = { batch = 48, tokens = 2048, in_features = width, out_features = 2048 }
+      return device_times.new(devices.get "a100_sxm", stack):operator("bmm_qk", heads, "fp16", pass)
+    end
+    local old, plain = require("ett.operator.stack").get "megatron_deepspeed", require("ett.operator.stack").get "plain"
+    for pass, products in pairs { forward = 1, backward = 2 } do
+      assert.equal(times(plain, 144, pass).seconds, times(old, 144, pass).seconds)
+      local slow = times(old, 150, pass)
+      assert.is_true(slow.seconds > 5 * times(plain, 150, pass).seconds)
+      local rate = products * 2.0 * 48 * 2048 * 150 * 2048 / slow.seconds
+      assert.is_true(rate > 0.5 * 19.5e12 and rate < 19.5e12)
+      assert.is_true(slow.low_seconds < slow.seconds and slow.seconds < slow.high_seconds)
+    end
+  end)
+
   it("take the time of their bytes in dropout, and that of instructions in a scan", function()
     local device = devices.get "a100_sxm"
     local rate = device.memory_bandwidth * in_step.stream_share

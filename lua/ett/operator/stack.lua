@@ -25,6 +25,7 @@ stack_module.fields = {
   norm = { "string", default = "fused", one_of = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" } },
   cross_entropy = { "string", default = "fused",
     one_of = { "fused", "compiled", "native", "torch", "composer", "megatron" } },
+  tensor_core_heads = { "string", default = "all", one_of = { "all", "aligned" } },
   merge = { "string", default = "te", one_of = { "te", "torch" } },
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
   graphs = flag, blocking = flag,
