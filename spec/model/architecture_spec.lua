@@ -437,6 +437,38 @@ end]]):format(text))
   end)
 end)
 
+describe("an entry with 'when'", function()
+  local function names_of(model, plan)
+    local names = {}
+    for _, item in ipairs(architecture.operations(model.layers[2], architecture.configuration(model.hyper, plan))) do
+      if item.kind == "operator" then names[#names + 1] = item.name .. (item.times > 1 and " " .. item.times or "") end
+    end
+    return table.concat(names, " ")
+  end
+
+  it("runs where the function returns true: Megatron's fused softmax, else PyTorch's operators", function()
+    local model = model_module.new("gpt", { layers = 2, hidden = 256, heads = 8, vocab = 1000,
+      attention = "fused_softmax" })
+    local fused = "bmm_qk masked_softmax bmm_pv"
+    local alone = "bmm_qk softmax_cast 3 fill_mask softmax bmm_pv"
+    for _, case in ipairs { { fused, 1, 1, 512 }, { fused, 2, 4, 512 }, { fused, 4, 8, 16384 }, { alone, 1, 4, 512 },
+      { alone, 3, 4, 512 }, { alone, 2, 8, 512 }, { alone, 1, 1, 16388 }, { alone, 1, 1, 510 }, { alone, 1, 1, 16 } } do
+      local core = names_of(model, { micro_batch = case[2], tp = case[3], seq = case[4] }):match "bmm_qk.*bmm_pv"
+      assert.equal(case[1], core, table.concat(case, " ", 2))
+    end
+  end)
+
+  it("must return a boolean", function()
+    local function build(h)
+      return { layers = { { name = "one", ops = { { op = "gelu", when = function() return h.layers end } } } } }
+    end
+    local model = model_module.new(build, { layers = 1, hidden = 64, heads = 1, vocab = 10, ffn = 64 })
+    local c = architecture.configuration(model.hyper, { micro_batch = 1, seq = 8 })
+    assert.matches("architecture_spec.lua:%d+: gelu: 'when' must return true or false, got 1",
+      message(architecture.operations, model.layers[1], c))
+  end)
+end)
+
 describe("a user's collective", function()
   it("runs once for each entry unless 'times' is given", function()
     local c = { tp = 4, dtype = "bf16" }

@@ -217,6 +217,19 @@ describe("laws of shapes", function()
     assert.equal(24 * (2 * 32 + 2 * 64) * 2, op.bytes(op.shape(c), "bf16", "backward"))
   end)
 
+  it("moves the bytes of Megatron-LM's softmax in fp32, where its fused kernel does not run", function()
+    local casts, mask, softmax = operator.get "softmax_cast", operator.get "fill_mask", operator.get "softmax"
+    local s = softmax.shape(configuration)
+    local scores = 1.0 * s.batch * s.heads * s.seq_q * s.seq_k
+    local function moved(pass)
+      return (3 * casts.bytes(s, "bf16", pass) + mask.bytes(s, "bf16", pass) + softmax.bytes(s, "bf16", pass)) / scores
+    end
+    assert.near(6 + 8 + 8 + 8 + 6, moved "forward", 1e-9)
+    assert.near(6 + 12 + 8 + 8 + 6, moved "backward", 1e-9)
+    -- The probabilities are stored in fp32 and in 16 bits.
+    assert.near(4 + 2, (3 * casts.activation_bytes(s, "bf16") + softmax.activation_bytes(s, "bf16")) / scores, 1e-9)
+  end)
+
   it("halves attention under a causal mask and bounds it by a window", function()
     local op = operator.get "flash_attention"
     local causal, full = op.shape(configuration), op.shape(with { causal = false })

@@ -45,8 +45,11 @@ local function attention(h, p, tokens, s, b, copies)
     bytes = bytes + b * s * h.hidden + 2 * tokens * (own + 2 * keys) * dim + 2 * tokens * own * dim
   end
   if p.recompute == "selective" then return bytes end
-  if h.attention == "fused_softmax" then -- probabilities; with dropout also its mask and output
-    return bytes + tokens * p.seq * own * (h.dropout and 5 or 2)
+  if h.attention == "fused_softmax" then
+    -- Probabilities; with dropout also its mask and output. Without Megatron-LM's kernel they are in fp32, too.
+    local fused = p.micro_batch * own % 4 == 0 and p.seq % 4 == 0 and p.seq // p.cp % 4 == 0
+      and p.seq > 16 and p.seq <= 16384
+    return bytes + tokens * p.seq * own * ((h.dropout and 5 or 2) + (fused and 0 or 4))
   end
   return bytes + 4 * tokens * own
 end

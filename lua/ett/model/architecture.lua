@@ -24,7 +24,7 @@ local architecture = {}
 local places = { first = 1, middle = 2, last = 3 }
 
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
-  with = "any?", same_input = "boolean?",
+  with = "any?", when = "function?", same_input = "boolean?",
   module = { "string", optional = true, one_of = modules.names },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
@@ -55,8 +55,11 @@ local function check_with(with, rules, where)
   return with
 end
 
--- An entry with its `with` checked: a table now, the result of a function when it is called.
+-- An entry with its `when` and `with` checked: a table now, the results of functions when they are called.
 local function with_checked(entry, rules)
+  if entry.when then
+    entry = merged(entry, { when = schema.returning(entry.when, "boolean", ("%s: 'when'"):format(entry.op)) })
+  end
   local with, name = entry.with, entry.op or entry.collective
   if type(with) == "table" then
     check_with(with, rules, "'with'")
@@ -321,7 +324,7 @@ local function operation_of(entry, c, role, layer, shapes_of)
     key = nil } -- set later
 end
 
---- The operations of one device for one layer: a flat list of
+--- The operations of one device for one layer, without entries whose `when` is false: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts),
 ---     model_flops (if they differ from those of the operator) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, module, role }
@@ -336,9 +339,9 @@ function architecture.operations(layer, c)
     if exchange then among_experts = not among_experts end
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
-    if entry.op then
+    if entry.op and not (entry.when and not entry.when(architecture.overlay(c, entry.with))) then
       list[#list + 1] = operation_of(entry, c, role, layer, shapes_of)
-    else
+    elseif not entry.op then
       local back = exchange and not among_experts
       for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with), back)) do
         item.role, item.module = role, entry.module or ""

@@ -56,13 +56,26 @@ local function of_module(module, op, with, same_input)
   return { op = op, module = module, with = with, same_input = same_input }
 end
 
+-- Whether Megatron-LM's kernel of scale, mask and softmax runs; else it falls back to PyTorch's operators in fp32
+-- (megatron/core/fusions/fused_softmax.py, is_kernel_available).
+local function fuses_softmax(c)
+  local heads, _, rows = shapes.attention(c)
+  return 16 < c.seq and c.seq <= 16384 and c.seq % 4 == 0 and rows % 4 == 0 and c.micro_batch * heads % 4 == 0
+end
+
+local function unfused_softmax(c) return not fuses_softmax(c) end
+
 --- The attention core, which selective recomputation recomputes. with: fields of the operators' shapes.
 function blocks.attention_core(h, with)
-  local function core(name) return { op = name, selective = true, with = with } end
+  local function core(name, more) return merged({ op = name, selective = true, with = with }, more or {}) end
   local exchange = { collective = "context_exchange", with = with }
   if (h.attention or "flash") == "flash" then return { exchange, core "flash_attention" } end
-  local softmax = h.attention == "fused_softmax" and { core "masked_softmax" }
-    or { core "fill_mask", core "softmax" }
+  local softmax = { core "fill_mask", core "softmax" }
+  if h.attention == "fused_softmax" then
+    local alone = { when = unfused_softmax }
+    softmax = { core("masked_softmax", { when = fuses_softmax }),
+      core("softmax_cast", { when = unfused_softmax, times = 3 }), core("fill_mask", alone), core("softmax", alone) }
+  end
   local cap = h.attention_softcap and { op = "softcap", selective = true, with = { scores = true } } or nil
   return blocks.join(exchange, core "bmm_qk", cap, softmax, h.dropout and core "dropout" or nil, core "bmm_pv",
     "head_copies")
