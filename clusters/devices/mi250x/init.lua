@@ -7,7 +7,8 @@ return {
   peak_flops = { bf16 = 383e12, fp16 = 383e12, fp32 = 47.9e12, int8 = 383e12 },
   measured_flops = { fp16 = 294e12, bf16 = 294e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, ROCm 6.2: 147 of a die)",
-  memory_bytes = 128e9, memory_bandwidth = 3.28e12, multiprocessors = 220, l2_bytes = 16 * 2^20,
+  -- Memory as the driver reports it: PyTorch prints "total capacity of 63.98 GiB" for each die.
+  memory_bytes = 137.4e9, memory_bandwidth = 3.28e12, multiprocessors = 220, l2_bytes = 16 * 2^20,
   power_watts = 560,
   generation = "cdna2", vendor = "amd",
   neighbours = { "mi300x", "h200_sxm" },

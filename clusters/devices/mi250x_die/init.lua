@@ -7,7 +7,8 @@ return {
   peak_flops = { bf16 = 191.5e12, fp16 = 191.5e12, fp32 = 23.95e12, int8 = 191.5e12 },
   measured_flops = { fp16 = 147e12, bf16 = 147e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, ROCm 6.2, one die)",
-  memory_bytes = 64e9, memory_bandwidth = 1.64e12, multiprocessors = 110, l2_bytes = 8 * 2^20,
+  -- Memory as the driver reports it: PyTorch prints "total capacity of 63.98 GiB".
+  memory_bytes = 68.7e9, memory_bandwidth = 1.64e12, multiprocessors = 110, l2_bytes = 8 * 2^20,
   power_watts = 280,
   generation = "cdna2", vendor = "amd",
   neighbours = { "mi300x", "h200_sxm" },
