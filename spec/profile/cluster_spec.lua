@@ -193,10 +193,10 @@ describe("a device", function()
   it("has the memory that its software prints, not that of a datasheet", function()
     local devices = require "ett.profile.device"
     -- GiB: PyTorch's "total capacity", and XLA's "of ...G hbm" for each device that JAX lists.
-    for name, printed in pairs { h100_sxm = 79.14, a100_sxm = 79.25, b200_sxm = 178.35, gb200 = 184.31,
-      b300_sxm = 267.69, gb300 = 276.50, mi300x = 191.98, mi325x = 255.98, mi355x = 287.98, mi250x_die = 63.98, tpu_v4 = 30.75,
+    for name, gib in pairs { h100_sxm = 79.14, a100_sxm = 79.25, b200_sxm = 178.35, gb200 = 184.31, b300_sxm = 267.69,
+      gb300 = 276.50, mi300x = 191.98, mi325x = 255.98, mi355x = 287.98, mi250x_die = 63.98, tpu_v4 = 30.75,
       tpu_v5e = 15.75, tpu_v5p = 95.74, tpu_v6e = 31.25, tpu_v7x = 2 * 94.75 } do
-      assert.near(printed * 2 ^ 30, devices.get(name).memory_bytes, 0.001 * printed * 2 ^ 30, name)
+      assert.near(gib * 2 ^ 30, devices.get(name).memory_bytes, 0.001 * gib * 2 ^ 30, name)
     end
   end)
 
