@@ -21,6 +21,10 @@ memory.define(op, {
   forward = { reads = 2, writes = 1, flops = 6 },
   backward = { reads = 3, writes = 2, flops = 14 },
   saved = 2,
+  -- Single PyTorch operators also store silu(gate), for the product's gradient.
+  saved_extra = function(s, dtype, stack)
+    return stack and (stack.gated_mlp or 1) > 1 and memory.width(dtype) * (s.tokens + 0.0) * s.width or 0.0
+  end,
 })
 
 launch.map(op, {

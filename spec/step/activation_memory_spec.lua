@@ -256,6 +256,37 @@ describe("the head's input under sequence parallelism", function()
   end)
 end)
 
+describe("a layer of single PyTorch operators", function()
+  local h, f = 1024, 2816
+  local function values(stack, plan, norm)
+    local all = { seq = 1024, micro_batches = 1, stack = stack }
+    for key, value in pairs(plan or {}) do all[key] = value end
+    return layer_bytes({ hidden = h, heads = 16, ffn = f, vocab = 32000, norm = norm }, all, "llama") / 1024
+  end
+  local attention, mlp = 2 * (3 * h + h) + 4 * 16, 2 * 3 * f
+
+  it("stores inputs of RMS norms in fp32, normalised inputs, and silu of the gate", function()
+    local fused, single = 2 * (2 * h + 2 * h) + attention + mlp, 2 * (4 * h + 2 * h + 2 * h) + attention + mlp + 2 * f
+    for stack, wanted in pairs { plain = fused, megatron = fused, torchtitan = fused, fsdp_eager = single,
+      transformers = single, gpt_neox = single - 2 * f, ["fsdp_eager:norm=fused:gated_mlp=1"] = fused } do
+      assert.equal(wanted, values(stack), stack)
+    end
+    -- PyTorch's layer norm is one kernel.
+    assert.equal(fused + 2 * f, values("fsdp_eager", nil, "layer_norm"))
+  end)
+
+  it("stores no normalised inputs if the norms' weights are frozen", function()
+    local adapter = { lora_rank = 8, lora_targets = { "linear_qkv" } }
+    -- Inputs of norms, of the adapter and of its second product; attention; gate, up and silu.
+    assert.equal(2 * 4 * h + 2 * h + 2 * 8 + attention + 2 * 3 * f, values("transformers", adapter))
+  end)
+
+  it("stores the input alone of recomputed norms, and of recomputed activations gate and up", function()
+    local modules = { recompute = "selective", recompute_modules = { "layernorm", "mlp_act" } }
+    assert.equal(values("plain", modules), values("transformers", modules))
+  end)
+end)
+
 describe("a soft cap", function()
   local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
 

@@ -412,6 +412,7 @@ end
 -- Megatron-LM requires sequence parallelism beside tensor and expert parallelism (arguments.py, validate_args).
 local function splits_sequence(row)
   if row.sequence_parallel ~= nil then return row.sequence_parallel end
+  if row.framework == "nanotron" then return true end -- tp_mode of examples/config_tiny_llama.yaml: REDUCE_SCATTER
   return row.arch == "moe" and (row.framework or ""):find "^megatron" ~= nil
 end
 
@@ -534,7 +535,10 @@ function published.stack(row)
   -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).
   if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
   -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
-  if row.framework == "nanotron" then stack.keeps_outputs = false end
+  -- models/llama.py: TritonRMSNorm; GLUActivation and sharded_cross_entropy consist of single operators.
+  if row.framework == "nanotron" then
+    stack.keeps_outputs, stack.norm = false, "fused"
+  end
   if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
   local left = launches_left(row)
   -- Experts padded to a capacity are in the graph of their layer.

@@ -4,7 +4,8 @@
 -- columns its `hidden`, or the field that cost.columns names; an operator with other rows has its own kernel_shape.
 --   cost.forward, cost.backward = { reads =, writes =, flops = }, elements of the operator's dtype
 --   cost.extra(s, pass) = bytes of other types (fp32 statistics, byte masks)
---   cost.saved = elements stored for the backward pass; cost.saved_extra(s) = bytes of other types
+--   cost.saved = elements stored for the backward pass
+--   cost.saved_extra(s, dtype, stack, frozen) = further bytes; frozen: the weights have no gradient
 local schema = require "ett.base.schema"
 
 local memory = {}
@@ -28,8 +29,9 @@ function memory.define(op, cost)
     local side = pass == "backward" and cost.backward or cost.forward
     return elements(s) * (side.reads + side.writes) * width(dtype) + (cost.extra and cost.extra(s, pass) or 0.0)
   end
-  op.activation_bytes = op.activation_bytes or function(s, dtype)
-    return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
+  op.activation_bytes = op.activation_bytes or function(s, dtype, stack, frozen)
+    return elements(s) * (cost.saved or 0) * width(dtype)
+      + (cost.saved_extra and cost.saved_extra(s, dtype, stack, frozen) or 0.0)
   end
   --- Bytes of the output, if a following product stores it.
   op.output_bytes = op.output_bytes or function(s, dtype) return elements(s) * schema.dtype_bytes[dtype] end

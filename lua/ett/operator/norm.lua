@@ -103,6 +103,17 @@ local function doubles_of(name, centred)
   }
 end
 
+local single_operators = { torch = true, composite = true }
+
+--- Bytes that an RMS norm of single PyTorch operators stores beyond its input in 16 bits: the input is in fp32, and the
+--- normalised input is stored for the gain's gradient (rms_norm_composite in layer_norm.cpp; LlamaRMSNorm in
+--- modeling_llama.py).
+local function by_single_operators(s, dtype, stack, frozen)
+  if not (stack and single_operators[stack.norm]) then return 0.0 end
+  local width = memory.width(dtype)
+  return (4 - width + ((s.gainless or frozen) and 0 or width)) * (s.tokens + 0.0) * s.hidden
+end
+
 function norm.define(op, facts)
   local centred = facts.centred
   op.family, op.centred = "norm", centred
@@ -112,7 +123,7 @@ function norm.define(op, facts)
     forward = { reads = 1, writes = 1, flops = facts.flops[1] },
     backward = { reads = 2, writes = 1, flops = facts.flops[2] },
     extra = function(s) return 8.0 * s.tokens end,
-    saved = 1,
+    saved = 1, saved_extra = not centred and by_single_operators or nil,
   })
   function op.recorded() return { what = centred and "layer_norm" or "rms_norm" } end
   op.cuda = source:gsub("NAME", op.name):gsub("@(%b{})", function(text) return centred and text:sub(2, -2) or "" end)

@@ -165,7 +165,8 @@ end
 
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For a
 --- checkpointed module: everything but the input of its first operator. For others: the output, which later operators
---- would store. read: the bytes of the output, if they depend on the operators that read it.
+--- would store, and what its kernels store beyond the inputs. read: the bytes of the output, if they depend on the
+--- operators that read it.
 ---@param module string that repeats the operator
 ---@param opens boolean? of checkpoint_of
 local function dropped_bytes(stack, op, module, opens, s, dtype, activation, read)
@@ -175,7 +176,8 @@ local function dropped_bytes(stack, op, module, opens, s, dtype, activation, rea
     local output = op.family == "attention" and stack.discards_attention and op.output_bytes
     return math.max(0, activation - input) + (output and output(s, dtype) or 0)
   end
-  return read or op.output_bytes and op.output_bytes(s, dtype) or 0
+  local inputs = op.family ~= "gemm" and op.activation_bytes and op.activation_bytes(s, dtype) or activation
+  return (read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
 end
 
 --- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
@@ -183,7 +185,7 @@ end
 local function activation_bytes(op, item, s, dtype, stack)
   if not (frozen.keeps(item) and op.activation_bytes) then return 0 end
   if item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2) then return 0 end
-  return op.activation_bytes(s, dtype, stack)
+  return op.activation_bytes(s, dtype, stack, item.frozen)
 end
 
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
