@@ -509,6 +509,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   keep_most(&to->layer_parameters, of->layer_parameters);
   keep_most(&to->layer_trained, of->layer_trained);
   keep_most(&to->layer_gathered, of->layer_gathered);
+  double before = to->last_gathered;
+  if (n > 1 && of->layer_gathered > before)
+    before = of->layer_gathered;
+  keep_most(&to->pair_gathered, before + of->layer_gathered);
+  to->last_gathered = of->layer_gathered;
   keep_most(&to->layer_copies, of->layer_copies);
   for (int r = 0; r < ETT_RECOMPUTES; r++)
     keep_most(&to->layer_bytes[r], of->layer_bytes[r]);

@@ -171,6 +171,9 @@ typedef struct ett_layer_sums {
   /* Of the largest single layer: all weights, trained ones, and those that a gather moves
    * (without `spared`); bytes of the other copy that is made from gathered 8-bit ones. */
   double layer_parameters, layer_trained, layer_gathered, layer_copies;
+  /* Gathered weights of the largest two neighbours (one layer if it is alone), and of the
+   * last layer. */
+  double pair_gathered, last_gathered;
   double flops;
   double boundary; /* of the last layer */
   /* Seconds that a slice waits for the gather of its input; per pass of a micro-batch. */

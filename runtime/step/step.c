@@ -564,6 +564,14 @@ static double smaller(double a, double b) {
   return a < b ? a : b;
 }
 
+/* Weights of the layer that computes and of those gathered ahead of it; exact for one
+ * layer ahead, else at most as much. */
+static double gathered_ahead(const ett_step_plan *p, const ett_layer_sums *s) {
+  int64_t layers = p->overlap_parameters ? 1 + p->prefetch : 1;
+  return (double)(layers / 2) * s->pair_gathered +
+         (double)(layers % 2) * s->layer_gathered;
+}
+
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
                                     int rank) {
   const ett_step_plan *p = e->plan;
@@ -598,7 +606,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       ett_keep_two(m.largest, sums->largest_bytes[p->recompute][i]);
     shapes |= sums->cached_shapes;
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
-    gathered = sums->layer_gathered > gathered ? sums->layer_gathered : gathered;
+    double most = gathered_ahead(p, sums);
+    gathered = most > gathered ? most : gathered;
     copies = sums->layer_copies > copies ? sums->layer_copies : copies;
     quantised += quantised_of(e, sums, 1);
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
@@ -621,7 +630,6 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
    * fp8_create_transpose_cache). A layer's
    * gradient is whole until it is reduced, or in 16 bits until it is added to the whole
    * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
-  gathered *= p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
     m.temporary = m.whole_gradients ? m.separate_gradients * trained * p->weight_bytes
                                     : smaller(trained * p->gradient_bytes,

@@ -564,10 +564,10 @@ describe("a step under ZeRO-3", function()
     local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, ffn = 2816, vocab = 128256 })
     local function held(zero)
       local s = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1024, dp = 4, zero = zero,
-        micro_batches = 1, overlap_parameters = true } }.stages[1]
+        micro_batches = 1, overlap_parameters = true, prefetch = zero == 3 and 8 or nil } }.stages[1]
       return s.weight_bytes + s.temporary_bytes
     end
-    assert.near(held(2), held(3), 1) -- embedding and head are all but a tenth of it
+    assert.near(held(2), held(3), 1)
   end)
 
   it("holds one gathered layer, with overlap also the next one, and one layer's gradient", function()
@@ -575,11 +575,28 @@ describe("a step under ZeRO-3", function()
       vocab = 128256 })
     local layer = 8192.0 * (8192 * 2 + 2 * 1024 + 3 * 28672) + 2 * 8192 -- q, o, k, v, three of the MLP, norms
     local head = 128256.0 * 8192 + 8192 -- larger than a layer
-    for overlap, wholes in pairs { [false] = 1, [true] = 2 } do
+    for overlap, gathered in pairs { [false] = head, [true] = layer + head } do
       local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 4096, dp = 64, zero = 3,
         micro_batches = 1, overlap_parameters = overlap } }
-      local s, most = e.stages[1], math.max(layer, head)
-      assert.near(most * (2 * wholes + 4), s.temporary_bytes, 1e-6 * most)
+      assert.near(2 * gathered + 4 * head, e.stages[1].temporary_bytes, 1e-6 * head)
     end
+  end)
+
+  it("holds the largest neighbours that are gathered together, not the largest layer twice", function()
+    local hyper = { layers = 8, hidden = 1024, heads = 8, kv_heads = 8, ffn = 2816, vocab = 1000, experts = 16,
+      moe_ffn = 2816, top_k = 1 }
+    local attention, mlp = 4.0 * 1024 * 1024 + 2 * 1024, 3.0 * 1024 * 2816
+    local dense, sparse = attention + mlp, attention + 16 * mlp + 16 * 1024
+    local function held(every, prefetch)
+      hyper.moe_every = every
+      return estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", profile = false,
+        plan = { seq = 512, dp = 64, zero = 3, micro_batches = 1, overlap_parameters = true, prefetch = prefetch,
+          gradient_dtype = "bf16" } }.stages[1].temporary_bytes / 2 - sparse -- the gradient of a layer
+    end
+    assert.near(2 * sparse, held(1, 1), 1)
+    assert.near(sparse + dense, held(2, 1), 1)
+    assert.near(2 * sparse + dense, held(2, 2), 1)
+    assert.near(2 * (sparse + dense), held(2, 3), 1)
+    assert.near(sparse + dense, held(4, 1), 1)
   end)
 end)
