@@ -6,6 +6,7 @@ return {
   gpus_per_node = 64,
   price_source = "unset: no list price was looked up",
   device = "tpu_v4", stack = "maxtext",
+  host = { name = "PCIe", bandwidth = 15e9, source = "15 GB/s per chip: jax-ml/scaling-book@04d8de5 tpus.md" },
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 45 GB/s", bandwidth = 270e9, torus = { 4, 4, 4 },
       whole_rings = true,

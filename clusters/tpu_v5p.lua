@@ -8,6 +8,7 @@ return {
   price_source = "Google Cloud TPU, on demand, us-east5, October 2026: 4.20 $ per chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v5p", stack = "maxtext",
+  host = { name = "PCIe", bandwidth = 15e9, source = "15 GB/s per chip: jax-ml/scaling-book@04d8de5 tpus.md" },
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 540e9, torus = { 4, 4, 4 },
       whole_rings = true,

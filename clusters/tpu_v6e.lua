@@ -8,6 +8,7 @@ return {
   price_source = "Google Cloud TPU, on demand, us-east1, October 2026: 2.70 $ per chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
   device = "tpu_v6e", stack = "maxtext",
+  host = { name = "PCIe", bandwidth = 32e9, source = "32 GB/s per chip: jax-ml/scaling-book@04d8de5 tpus.md" },
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 360e9, torus = { 16, 16 },
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s per link one way; gathers use both "

@@ -60,6 +60,16 @@ describe("published measured steps", function()
     assert.same({ "full" }, of "remat policy save_qkv_proj")
   end)
 
+  it("of tpu-recipes' custom policies offload the inputs of layers, and fit as they did", function()
+    local function of(id)
+      local e = published.estimate(by_id[id])
+      return { e.plan.recompute, e.plan.offload_activations, e.fits }
+    end
+    assert.same({ "full", 1, true }, of "tpurec_v5p_Llama4_Maverick")
+    assert.same({ "full", 1, true }, of "ironwood_llama3.1-405b_256_bf16")
+    assert.equal(0, published.estimate(by_id["maxtext_v5e_64B_1x256"]).plan.offload_activations)
+  end)
+
   it("of NeMo's older releases have the layers and losses of their configurations", function()
     local function of(id)
       local row = by_id[id]

@@ -200,6 +200,16 @@ describe("a device", function()
     end
   end)
 
+  it("of a TPU has a link to its host, over which activations are offloaded", function()
+    local estimate, model = require "ett.step.estimate", require "ett.model"
+    for _, name in ipairs { "tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e", "tpu_v7x" } do
+      local e = estimate.new { model = model.new("llama", { layers = 4, hidden = 1024, heads = 8, ffn = 2816,
+        vocab = 32000 }), cluster = name, plan = { seq = 1024, dp = 4, micro_batches = 1, recompute = "full",
+        offload_activations = 1 } }
+      assert.is_true(e.host_bytes > 0, name)
+    end
+  end)
+
   it("is found by its name if the file of another device is faulty", function()
     local find = require "ett.base.find"
     require("ett.base.folder").within(function(folder)

@@ -278,6 +278,13 @@ local function recompute_of(row, unknown)
   return said
 end
 
+-- Share of the stored activations that go to the host. The policies named `custom` in tpu-recipes offload the layers'
+-- inputs (run_recipe.sh: decoder_layer_input=offload).
+local function offloaded(row)
+  if row.activation_offload_layers then return row.activation_offload_layers / row.layers end
+  return row.framework == "maxtext" and (row.recompute_detail or ""):find "^custom" and 1 or nil
+end
+
 -- Layers of each slice, if the row states more than "uniform".
 local function split_of(row, pp, vp)
   if row.split and #row.split == pp * vp then
@@ -469,7 +476,7 @@ function published.plan(row, dtype)
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     split = split_of(row, pp, interleaved and vp or 1),
-    offload_activations = row.activation_offload_layers and row.activation_offload_layers / row.layers or nil,
+    offload_activations = offloaded(row),
     optimizer_bytes = state_bytes(row),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
