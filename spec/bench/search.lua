@@ -157,7 +157,8 @@ local function kills(rows)
 end
 
 --- Pairs of published steps of one source, model, cluster, number of GPUs and batch, as a search compares them:
---- { source =, log, apart, same (ett.search.sure), held = whether the first plan was faster }.
+--- { source =, log, apart, same (ett.search.sure), off = the measured log minus `log`, held = whether the first
+--- plan was faster }.
 local function pairs_of(entries)
   local sure, explain, published = require "ett.search.sure", require "ett.search.explain", require "published"
   local groups, list = {}, {}
@@ -182,6 +183,7 @@ local function pairs_of(entries)
         local difference = sure.difference(a, b)
         if difference.log ~= 0 and a.measured ~= b.measured then
           difference.source, difference.held = a.source, a.measured < b.measured
+          difference.off = math.log(b.measured / a.measured) - difference.log
           list[#list + 1] = difference
         end
       end
@@ -193,9 +195,9 @@ end
 --- Constants of ett.search.sure that are tried.
 local function grid()
   local list = {}
-  for _, own in ipairs { 0.015, 0.02, 0.03, 0.04, 0.05 } do
-    for _, same in ipairs { 0.001, 0.002, 0.004, 0.008, 0.015, 0.03 } do
-      for _, shared in ipairs { 0.2, 0.3, 0.4, 0.5, 0.6, 0.8 } do
+  for _, own in ipairs { 0.01, 0.015, 0.02, 0.03, 0.04, 0.05 } do
+    for _, same in ipairs { 0.004, 0.008, 0.015, 0.02, 0.03, 0.04, 0.05 } do
+      for _, shared in ipairs { 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8 } do
         if own >= same then list[#list + 1] = { own = own, same = same, shared = shared } end
       end
     end
@@ -214,18 +216,18 @@ local function add_tenths(tenths, list, constants)
   end
 end
 
---- The log-likelihood of what held of a source's pairs, over the square root of their number: half of all pairs are of
---- one table.
+--- The log-likelihood of the errors of a source's pairs, over the square root of their number: half of all pairs are of
+--- one table. Which plan was faster says less than the size of the error; constants fitted to it depend on few pairs.
 local function likelihood(list, constants)
   local sure, sum = require "ett.search.sure", 0.0
   for _, pair in ipairs(list) do
-    local chance = sure.of(pair, constants)
-    sum = sum + math.log(math.max(1e-6, pair.held and chance or 1 - chance))
+    local scale = sure.scale(pair, constants)
+    sum = sum - math.log(scale) - 1.5 * math.log(2 + (pair.off / scale) ^ 2) -- t with two degrees of freedom
   end
   return sum / (#list) ^ 0.5
 end
 
---- The constants under which what held of all sources but one is most likely.
+--- The constants under which the errors of all sources but one are most likely.
 ---@param likely table by source: the likelihood under each of the constants
 local function most_likely(likely, left_out, constants)
   local best, most
@@ -239,10 +241,9 @@ local function most_likely(likely, left_out, constants)
   return best
 end
 
---- How often stated chances hold: of each source, with constants of the other sources.
-local function calibration(rows, list)
-  local lists, likely, constants, tenths = {}, {}, grid(), {}
-  for at = 1, 5 do tenths[at] = { n = 0, stated = 0.0, held = 0 } end
+--- The likelihoods of each source's pairs under the constants of the grid, and the pairs by source.
+local function likelihoods(list)
+  local lists, likely, constants = {}, {}, grid()
   for _, pair in ipairs(list) do
     lists[pair.source] = lists[pair.source] or {}
     table.insert(lists[pair.source], pair)
@@ -251,6 +252,21 @@ local function calibration(rows, list)
     likely[source] = {}
     for g, tried in ipairs(constants) do likely[source][g] = likelihood(own, tried) end
   end
+  return likely, constants, lists
+end
+
+--- The constants of ett.search.sure that fit pairs best.
+---@param list table[] of pairs_of
+---@return table { own, same, shared }
+function bench.constants(list)
+  local likely, constants = likelihoods(list)
+  return most_likely(likely, nil, constants)
+end
+
+--- How often stated chances hold: of each source, with constants of the other sources.
+local function calibration(rows, list)
+  local tenths, likely, constants, lists = {}, likelihoods(list)
+  for at = 1, 5 do tenths[at] = { n = 0, stated = 0.0, held = 0 } end
   for source, own in pairs(lists) do add_tenths(tenths, own, most_likely(likely, source, constants)) end
   for at, t in ipairs(tenths) do
     local stated, held = 100 * t.stated / t.n, 100 * t.held / t.n
@@ -258,7 +274,7 @@ local function calibration(rows, list)
       40 + 10 * at, 50 + 10 * at, t.n, stated), ("%.1f %%"):format(held), "within 8 points",
       math.abs(stated - held) <= 8)
   end
-  local all = most_likely(likely, nil, constants)
+  local all = bench.constants(list)
   rows[#rows + 1] = row("constants of all sources: own, same, shared", ("%g, %g, %g"):format(all.own, all.same,
     all.shared), "", nil)
 end

@@ -92,4 +92,24 @@ describe("the probability that a plan is faster", function()
     assert.equal(3, s.alike[1].row)
     assert.is_true(s.alike[1].beats_best_percent > 10 and rows[3].best_percent > 10)
   end)
+
+  it("has constants that also pairs of plans with a clear order determine", function()
+    local truth, pairs_of, state = { own = 0.04, same = 0.03, shared = 0.3 }, {}, 7
+    local function uniform()
+      state = state * 48271 % 2147483647
+      return state / 2147483647
+    end
+    for i = 1, 150 do
+      local difference = { source = "source " .. i % 5, log = 0.2 + 0.2 * uniform(), apart = 0.1 * uniform() ^ 3,
+        same = i % 3 == 0, devices = 0.0 }
+      local y = 2 * uniform() - 1 -- a draw of t with two degrees of freedom
+      difference.off = sure.scale(difference, truth) * y * math.sqrt(2 / (1 - y * y))
+      difference.held = difference.log + difference.off > 0
+      pairs_of[i] = difference
+    end
+    local found = require("ett.base.find").load("spec/bench", "search").constants(pairs_of)
+    for name, value in pairs(truth) do
+      assert.is_true(found[name] >= 0.66 * value and found[name] <= 1.34 * value, name .. " " .. found[name])
+    end
+  end)
 end)

@@ -9,17 +9,17 @@
 -- steps have heavy tails. Plans on two devices have separate errors: |w|^2 + |w'|^2 replaces |w - w'|^2. The squared
 -- errors of the devices are added, from the intervals of their steps.
 --
--- The constants are maximum-likelihood estimates on a grid, from which plan was faster in pairs of published steps.
--- The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the square
--- root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.7 %. `ett bench
--- search` holds out each source in turn and tests its pairs with the constants of the others.
+-- The constants are maximum-likelihood estimates on a grid, from the errors of the differences of pairs of published
+-- steps. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the
+-- square root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.5 %. `ett
+-- bench search` holds out each source in turn and tests its pairs with the constants of the others.
 local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 local searched = require "ett.search.searched"
 
-local sure = { own = 0.03, same = 0.015, shared = 0.4 }
+local sure = { own = 0.04, same = 0.03, shared = 0.3 }
 
 -- 90 % quantile of |t| with two degrees of freedom.
 local t90 = 2.919986
@@ -49,12 +49,16 @@ function sure.difference(a, b)
     devices = unlike and a.spread ^ 2 + b.spread ^ 2 or 0.0 }
 end
 
---- The probability that the sign of a difference is right.
+--- The scale of the error of a difference.
 ---@param constants table { own, same, shared }
-function sure.of(difference, constants)
+function sure.scale(difference, constants)
   local own = difference.same and constants.same or constants.own
-  local x = difference.log / math.sqrt(own * own + constants.shared * constants.shared * difference.apart
-    + difference.devices)
+  return math.sqrt(own * own + constants.shared * constants.shared * difference.apart + difference.devices)
+end
+
+--- The probability that the sign of a difference is right.
+function sure.of(difference, constants)
+  local x = difference.log / sure.scale(difference, constants)
   return 0.5 + x / (2 * math.sqrt(2 + x * x))
 end
 
