@@ -40,6 +40,10 @@ static int parameters(const walk *w) {
   return w->sharded && w->plan.zero != ETT_ZERO_NONE ? w->axes->parameters : 1;
 }
 
+static int reshards(const walk *w) {
+  return w->sharded && w->plan.zero == ETT_ZERO_PARAMETERS ? w->axes->reshards : 1;
+}
+
 static int gradients(const walk *w) {
   return w->sharded ? w->axes->gradients : 1;
 }
@@ -50,7 +54,7 @@ static int sends(const walk *w) {
 
 /* Number of plans of one value of recompute, and of one of zero. */
 static int64_t plans_of_zero(const walk *w) {
-  return (int64_t)parameters(w) * gradients(w) * sends(w);
+  return (int64_t)reshards(w) * parameters(w) * gradients(w) * sends(w);
 }
 
 static int64_t plans_of_recompute(walk *w) {
@@ -68,7 +72,8 @@ static int is_allowed(const walk *w, const ett_search_row *r) {
   const ett_search_axes *a = w->axes;
   if (!w->allowed)
     return 1;
-  int at = ((r->recompute * a->zeros + r->zero) * a->parameters + r->overlap_parameters);
+  int at = (r->recompute * a->zeros + r->zero) * a->reshards + r->reshard;
+  at = at * a->parameters + r->overlap_parameters;
   at = (at * a->gradients + r->overlap_gradients) * a->sends + r->overlap_sends;
   return w->allowed[at];
 }
@@ -198,14 +203,16 @@ static void expand_recompute(walk *w, int recompute, ett_search_row *leaves,
                              size_t *count) {
   for (int z = 0; z < zeros(w); z++) {
     w->plan.zero = (ett_zero)w->axes->zero[z];
-    for (int p = 0; p < parameters(w); p++) {
-      w->plan.overlap_parameters = w->axes->overlap_parameters[p];
-      double least = least_of_leaf(w);
-      if (least < INFINITY)
-        leaves[(*count)++] = (ett_search_row){.recompute = recompute,
-                                              .zero = z,
-                                              .overlap_parameters = p,
-                                              .step_seconds = least};
+    for (int k = 0; k < reshards(w) * parameters(w); k++) {
+      ett_search_row leaf = {.recompute = recompute,
+                             .zero = z,
+                             .reshard = k / parameters(w),
+                             .overlap_parameters = k % parameters(w)};
+      w->plan.reshard = w->axes->reshard[leaf.reshard];
+      w->plan.overlap_parameters = w->axes->overlap_parameters[leaf.overlap_parameters];
+      leaf.step_seconds = least_of_leaf(w);
+      if (leaf.step_seconds < INFINITY)
+        leaves[(*count)++] = leaf;
     }
   }
 }
@@ -239,6 +246,14 @@ static int moves_shards(const walk *w) {
   return w->plan.offload_weights > 0 || w->plan.offload_gradients > 0;
 }
 
+/* Whether a value of reshard is on the axis. */
+static int on_reshard_axis(const walk *w, int value) {
+  for (int i = 0; i < w->axes->reshards; i++)
+    if (w->axes->reshard[i] == value)
+      return 1;
+  return 0;
+}
+
 /* Whether the memory of the ZeRO stage with the least, or the time of the pipeline alone,
  * excludes all plans of one kind of recomputation. *seconds: otherwise their lower bound.
  * *all: all later kinds are excluded, too. */
@@ -248,6 +263,7 @@ static int settled(walk *w, int *all, double *seconds) {
   int most = INT_MAX, status = 0;
   *seconds = 0;
   w->plan.overlap_parameters = w->plan.overlap_gradients = w->plan.overlap_sends = 0;
+  w->plan.reshard = on_reshard_axis(w, 1); /* needs less memory */
   while (status == 0 && (most = zero_below(w, most)) >= 0) {
     w->plan.zero = (ett_zero)most;
     status = outline(w, 1, &o);
@@ -274,6 +290,7 @@ static int settled(walk *w, int *all, double *seconds) {
   if (most == ETT_ZERO_PARAMETERS) { /* its gathers may be absent or hidden */
     for (int p = 0; p < w->axes->parameters; p++)
       w->plan.overlap_parameters |= w->axes->overlap_parameters[p];
+    w->plan.reshard = !on_reshard_axis(w, 0); /* gathers at most as often */
     least = INFINITY;
     for (int z = most; z >= 0; z = zero_below(w, z)) {
       if (!moves_shards(w) && zero_below(w, z) >= 0)
@@ -369,6 +386,7 @@ int ett_search_evaluate(const ett_search_part *part, const ett_search_limits *li
   walk w = start(part, limits, counts, err);
   w.plan.recompute = (ett_recompute)part->axes->recompute[row->recompute];
   w.plan.zero = (ett_zero)part->axes->zero[row->zero];
+  w.plan.reshard = part->axes->reshard[row->reshard];
   w.plan.overlap_parameters = part->axes->overlap_parameters[row->overlap_parameters];
   return evaluate_leaf(&w, row);
 }

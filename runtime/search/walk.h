@@ -18,8 +18,8 @@
  * first value. */
 typedef struct ett_search_axes {
   int recompute[ETT_SEARCH_MOST], zero[ETT_SEARCH_MOST];
-  int overlap_parameters[2], overlap_gradients[2], overlap_sends[2];
-  int recomputes, zeros, parameters, gradients, sends; /* number of values of each */
+  int reshard[2], overlap_parameters[2], overlap_gradients[2], overlap_sends[2];
+  int recomputes, zeros, reshards, parameters, gradients, sends; /* numbers of values */
 } ett_search_axes;
 
 /* A plan is wanted only up to a time that depends on its memory: the step_seconds of the
@@ -35,10 +35,10 @@ typedef struct ett_search_limits {
   int exhaustive; /* bounds of the time exclude no plan */
 } ett_search_limits;
 
-/* A leaf: one choice of recompute, zero and overlap_parameters, as indexes into the axes.
- * Evaluated: its fastest plan. */
+/* A leaf: one choice of recompute, zero, reshard and overlap_parameters, as indexes into
+ * the axes. Evaluated: its fastest plan. */
 typedef struct ett_search_row {
-  int recompute, zero, overlap_parameters, overlap_gradients, overlap_sends;
+  int recompute, zero, reshard, overlap_parameters, overlap_gradients, overlap_sends;
   double step_seconds, memory_bytes;
   double shard_parameters; /* most on one device; replicas share them out */
 } ett_search_row;
@@ -56,11 +56,11 @@ typedef struct ett_search_counts {
 } ett_search_counts;
 
 /* Most leaves of a part. */
-#define ETT_SEARCH_LEAVES (ETT_SEARCH_MOST * ETT_SEARCH_MOST * 2)
+#define ETT_SEARCH_LEAVES (ETT_SEARCH_MOST * ETT_SEARCH_MOST * 2 * 2)
 
-/* The variants of `plan`; its own recompute, zero and overlaps are ignored. allowed: one
- * byte per plan over all values of the axes, in the order recompute, zero,
- * overlap_parameters, overlap_gradients, overlap_sends (fastest); NULL: all. */
+/* The variants of `plan`; its own recompute, zero, reshard and overlaps are ignored.
+ * allowed: one byte per plan over all values of the axes, in the order recompute, zero,
+ * reshard, overlap_parameters, overlap_gradients, overlap_sends (fastest); NULL: all. */
 typedef struct ett_search_part {
   const ett_program *program;
   const ett_step_plan *plan;

@@ -39,7 +39,7 @@ local bool = { false, true }
 local function all_values(model, devices, batches)
   local all = oracle.divisors(devices)
   local v = { tp = all, cp = all, pp = all, micro_batch = oracle.divisors(table.unpack(batches)), vp = { 1, 2, 3, 4 },
-    schedule = { "1f1b", "interleaved", "gpipe", "zb_v", "dualpipe" }, zero = { 0, 1, 2, 3 },
+    schedule = { "1f1b", "interleaved", "gpipe", "zb_v", "dualpipe" }, zero = { 0, 1, 2, 3 }, reshard = { true, false },
     recompute = { "none", "selective", "half", "full" }, rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" },
     sequence_parallel = bool, overlap_tensor = bool, overlap_parameters = bool, overlap_gradients = bool,
     overlap_sends = bool }
@@ -50,13 +50,13 @@ local function all_values(model, devices, batches)
 end
 
 -- Fields that are left to the search now and then: it takes every value. And values that most plans need.
-local free = { tp = 1, cp = 1, pp = 1, micro_batch = 1, ep = 1, recompute = 4, zero = 4, overlap_parameters = 2,
-  overlap_gradients = 2, overlap_sends = 2 }
+local free = { tp = 1, cp = 1, pp = 1, micro_batch = 1, ep = 1, recompute = 4, zero = 4, reshard = 2,
+  overlap_parameters = 2, overlap_gradients = 2, overlap_sends = 2 }
 local common = { tp = 1, pp = 1, cp = 1, micro_batch = 1, ep = 1, overlap_all_to_all = "none", schedule = "1f1b",
   vp = 1 }
 local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "bf16", "fp16", "fp8", "fp32" },
-  stack = { "plain", "megatron", "fsdp_eager" }, offload_activations = { 0, 0.5, 1 }, offload_optimizer = { 0, 1 },
-  offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 }, reshard = bool,
+  stack = { "plain", "megatron", "fsdp_eager", "torchtitan" }, offload_activations = { 0, 0.5, 1 },
+  offload_optimizer = { 0, 1 }, offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 },
   prefetch = { 0, 2 }, scatter_sends = bool, cp_method = { "ring", "ulysses", "all_gather" },
   cp_balanced = bool, serial_sends = { true }, jitter = { 0.02 },
   bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, accumulate_gradients = bool, lora_rank = { 8 },
@@ -80,10 +80,13 @@ local function keep_stacks(c)
   local function some_stack_has(name, value)
     for _, stack in ipairs(names) do
       local s = stacks.get(stack)
-      if name == "zero" and s.zero_stages:find(value) or name ~= "zero" and (value or not s[name]) then return true end
+      local has = value or not s[name]
+      if name == "zero" then has = s.zero_stages:find(value) end
+      if name == "reshard" then has = value or s.zero_stages:find "3$" and not s.zero_stages:find "2" end
+      if has then return true end
     end
   end
-  for _, name in ipairs { "zero", "overlap_parameters", "overlap_gradients" } do
+  for _, name in ipairs { "zero", "reshard", "overlap_parameters", "overlap_gradients" } do
     local kept = {}
     for _, value in ipairs(c.lists[name]) do
       if c.vary[name] or some_stack_has(name, value) then kept[#kept + 1] = value end

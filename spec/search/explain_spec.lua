@@ -48,6 +48,26 @@ describe("the neighbours of a plan", function()
     error "no interleaved neighbour"
   end)
 
+  it("are plans that the stack runs", function()
+    local model = require("ett.model").new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 1000 })
+    local function of(stack)
+      local own = { seq = 1024, global_batch = 32, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none",
+        stack = stack }
+      local words, s = {}, search.new { model = model, cluster = "dgx_h100", devices = 4, plan = own }
+      for _, row in ipairs(s.best.neighbours) do
+        words[#words + 1] = row.change
+      end
+      return " " .. table.concat(words, " ") .. " "
+    end
+    local fsdp = of "torchtitan" -- the best plan keeps the weights; ZeRO-2 is only reshard=false
+    assert.matches(" reshard=true ", fsdp)
+    for _, absent in ipairs { "zero=2", "overlap_gradients", "overlap_parameters" } do
+      assert.is_nil(fsdp:find(absent, 1, true))
+    end
+    assert.is_nil(of("megatron"):find("zero=2", 1, true))
+    assert.matches(" zero=%d ", of "plain")
+  end)
+
   it("have one order in all processes, because ranks of a job share them by number", function()
     local command = require "command"
     local folder = command.folder()

@@ -115,7 +115,9 @@ describe("a search", function()
       return table.concat(list, " ")
     end
     for stack, stages in pairs { megatron = "0 1", torchtitan = "3", fsdp_eager = "0 3", plain = "0 1 2 3" } do
-      assert.equal(stages, tried({ stack = stack }, "zero"), stack)
+      local reshards = (stages == "3" or stages == "0 3") and "false true" or "true" -- SHARD_GRAD_OP
+      assert.equal(stages .. "; " .. reshards, tried({ stack = stack }, "zero") .. "; "
+        .. tried({ stack = stack }, "reshard"), stack)
       assert.equal("2", tried({ stack = stack, zero = 2 }, "zero"))
     end
     assert.equal("true", tried({ stack = "torchtitan" }, "overlap_gradients"))

@@ -33,6 +33,7 @@ local function is_first(r, lists)
     return r[name] == value
   end
   if not sharded and not (first "zero" and first "overlap_gradients") then return false end
+  if not (sharded and r.zero == 3) and not first "reshard" then return false end
   if not (sharded and r.zero > 0) and not first "overlap_parameters" then return false end
   if (r.pp == 1 or r.serial_sends) and not first "overlap_sends" then return false end
   local function placed(order)

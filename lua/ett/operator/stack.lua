@@ -130,6 +130,17 @@ end
 --- Whether a stack's software supports a ZeRO stage.
 function stack_module.has_stage(stack, zero) return stack.zero_stages:find(tostring(zero), 1, true) ~= nil end
 
+--- Whether a stack's software has a value of a plan's field, as far as the stack says: a ZeRO stage, an overlap or
+--- none, weights that stay whole. ZeRO-3 without `reshard` takes the place of ZeRO-2: SHARD_GRAD_OP of PyTorch FSDP.
+function stack_module.has(stack, name, value)
+  if name == "zero" then return stack_module.has_stage(stack, value) end
+  if name == "reshard" then
+    return value or stack_module.has_stage(stack, 3) and not stack_module.has_stage(stack, 2)
+  end
+  if name == "overlap_gradients" or name == "overlap_parameters" then return value or not stack[name] end
+  return true
+end
+
 function stack_module.names() return find.names "lua/stacks" end
 
 function stack_module.exists(text) return find.path("lua/stacks", (parts(text))) ~= nil end

@@ -6,6 +6,7 @@ local merged = require "ett.base.merged"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local searched = require "ett.search.searched"
+local stacks = require "ett.operator.stack"
 local what_if = require "ett.step.what_if"
 
 local explain = {}
@@ -58,6 +59,15 @@ local function next_values(list, value)
   return found
 end
 
+--- The values of a field that a stack has.
+local function values_of(stack, name)
+  local list = {}
+  for _, value in ipairs(searched.values[name]) do
+    if stacks.has(stack, name, value) then list[#list + 1] = value end
+  end
+  return list
+end
+
 local function set_words(p, names)
   local words = {}
   for _, name in ipairs(names) do words[#words + 1] = ("%s=%s"):format(name, tostring(p[name])) end
@@ -66,7 +76,7 @@ end
 
 --- The plans that differ from p in one field; dp compensates for changed degrees.
 local function changes(p, model)
-  local list = {}
+  local list, stack = {}, stacks.get(p.stack)
   local function add(names, change)
     local q = what_if.plan(p, nil, change)
     if q then list[#list + 1] = { plan = q, words = set_words(q, names) } end
@@ -78,7 +88,7 @@ local function changes(p, model)
   if model.hyper.experts then try_powers("ep", { "ep" }) end
   try_powers("micro_batch", { "micro_batch" })
   for _, name in ipairs { "recompute", "zero" } do -- in one order on all ranks of a job
-    for _, value in pairs(next_values(searched.values[name], p[name])) do add({ name }, { [name] = value }) end
+    for _, value in pairs(next_values(values_of(stack, name), p[name])) do add({ name }, { [name] = value }) end
   end
   if p.pp > 1 then
     if p.schedule == "interleaved" then
@@ -93,9 +103,9 @@ local function changes(p, model)
       add({ "rank_order" }, { rank_order = p.rank_order == ranks.default and ranks.stages_first or ranks.default })
     end
   end
-  for _, name in ipairs { "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
+  for _, name in ipairs { "reshard", "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do
-    add({ name }, { [name] = not p[name] })
+    if stacks.has(stack, name, not p[name]) then add({ name }, { [name] = not p[name] }) end
   end
   return list
 end

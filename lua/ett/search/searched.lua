@@ -22,6 +22,7 @@ local list = {
   { "vp", "chunk" },
   { "recompute", "walked", title = "recomp", values = { "none", "selective", "half", "full" } },
   { "zero", "walked", values = { 0, 1, 2, 3 } },
+  { "reshard", "walked", values = { true, false } },
   { "rank_order", "part", title = "ranks" },
   { "sequence_parallel", "part", title = "sp" },
   { "overlap_tensor", "part", overlap = true, title = "ov-tp" },

@@ -7,8 +7,8 @@
 --
 -- A unit is opened by the process that searches it, so that several processes share this work.
 --
--- C walks the fields below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A
--- field without effect takes only one value, so no plan is counted twice.
+-- C walks the fields below a chunk (runtime/search): recompute, zero, reshard, overlaps of parameters, gradients and
+-- sends. A field without effect takes only one value, so no plan is counted twice.
 local cluster_module = require "ett.profile.cluster"
 local divisors = require "ett.base.divisors"
 local parts = require "ett.profile.network.parts"
@@ -470,19 +470,12 @@ local function stacks_of(self, clusters)
   return list
 end
 
---- Whether a stack has a value of a walked field: a ZeRO stage, an overlap or none.
-local function has(stack, name, value)
-  if name == "zero" then return stacks.has_stage(stack, value) end
-  if name == "overlap_gradients" or name == "overlap_parameters" then return value or not stack[name] end
-  return true
-end
-
 --- The default values of a walked field that one of the stacks has.
 local function values_of_stacks(list, name, default)
   local kept = {}
   for _, value in ipairs(default) do
     for _, stack in ipairs(list) do
-      if has(stack, name, value) then
+      if stacks.has(stack, name, value) then
         kept[#kept + 1] = value
         break
       end
@@ -520,7 +513,9 @@ function space.new(given)
   end
   remove_excluded(self)
   local sum = 0
-  for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end
+  for _, zero in ipairs(self.axes.zero) do
+    sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) * (zero == 3 and #self.axes.reshard or 1)
+  end
   self.of_sharded = sum * #self.axes.overlap_gradients -- plans with weights shared by replicas, per recomputation
   -- These fields are set one by one below; defaults in the base would hide a missing one.
   for name in pairs(structural) do base[name] = nil end

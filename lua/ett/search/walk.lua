@@ -310,7 +310,7 @@ end
 --- Evaluates a leaf and offers its fastest plan to the keeper.
 local function evaluate(self, entry)
   local branch, leaf = entry.branch, entry.leaf
-  local found = ask(self, search_core.evaluate, branch, leaf[1], leaf[2], leaf[3])
+  local found = ask(self, search_core.evaluate, branch, table.unpack(leaf))
   local row = found and row_of(self, found, branch.part, branch.chunk)
   if row and self.keeper:offer(row) then
     branch.rows[#branch.rows + 1], self.fresh.rows[#self.fresh.rows + 1] = row, row
@@ -335,8 +335,8 @@ function Walk:units(units)
       evaluate(self, entry)
     else
       local leaves = ask(self, search_core.expand, entry.branch)
-      for k = 1, #leaves, 4 do
-        push(queue, { least = leaves[k + 3], branch = entry.branch, leaf = table.move(leaves, k, k + 2, 1, {}) })
+      for k = 1, #leaves, 5 do
+        push(queue, { least = leaves[k + 4], branch = entry.branch, leaf = table.move(leaves, k, k + 3, 1, {}) })
       end
     end
   end

@@ -31,8 +31,8 @@ static int get_list(lua_State *L, const char *name, const char *const *names, in
   return count;
 }
 
-/* axes{recompute=, zero=, overlap_parameters=, overlap_gradients=, overlap_sends=}: each
- * a list of values. */
+/* axes{recompute=, zero=, reshard=, overlap_parameters=, overlap_gradients=,
+ * overlap_sends=}: each a list of values. */
 static int axes_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_search_axes a;
@@ -43,6 +43,7 @@ static int axes_new(lua_State *L) {
   for (int i = 0; i < a.zeros; i++)
     luaL_argcheck(L, a.zero[i] >= 0 && a.zero[i] <= ETT_ZERO_PARAMETERS, 1,
                   "zero must be 0 to 3");
+  a.reshards = get_list(L, "reshard", NULL, 2, a.reshard);
   a.parameters = get_list(L, "overlap_parameters", NULL, 2, a.overlap_parameters);
   a.gradients = get_list(L, "overlap_gradients", NULL, 2, a.overlap_gradients);
   a.sends = get_list(L, "overlap_sends", NULL, 2, a.overlap_sends);
@@ -56,6 +57,7 @@ static void push_row(lua_State *L, const ett_search_axes *a, const ett_search_ro
   lua_createtable(L, 0, 32);
   ett_lua_set_string(L, "recompute", ett_step_lua_recomputes[a->recompute[r->recompute]]);
   ett_lua_set_integer(L, "zero", a->zero[r->zero]);
+  ett_lua_set_boolean(L, "reshard", a->reshard[r->reshard]);
   ett_lua_set_boolean(L, "overlap_parameters",
                       a->overlap_parameters[r->overlap_parameters]);
   ett_lua_set_boolean(L, "overlap_gradients", a->overlap_gradients[r->overlap_gradients]);
@@ -101,8 +103,8 @@ static void get_call(lua_State *L, call *c) {
   luaL_checktype(L, 7, LUA_TTABLE);
   size_t length = 0, count = 0;
   const char *allowed = luaL_optlstring(L, 8, NULL, &length);
-  int plans =
-      axes->recomputes * axes->zeros * axes->parameters * axes->gradients * axes->sends;
+  int plans = axes->recomputes * axes->zeros * axes->reshards * axes->parameters *
+              axes->gradients * axes->sends;
   luaL_argcheck(L, !allowed || (int)length == plans, 8, "must hold a byte a plan");
   *c = (call){.part = {ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program"), &c->plan,
                        axes, (const uint8_t *)allowed,
@@ -136,9 +138,9 @@ static int survey(lua_State *L) {
   return 1;
 }
 
-/* expand(the same arguments): the leaves that bounds do not exclude, as four numbers
- * each: recompute, zero, overlap_parameters, lower bound. nil while demands have no
- * time. */
+/* expand(the same arguments): the leaves that bounds do not exclude, as five numbers
+ * each: recompute, zero, reshard, overlap_parameters, lower bound. nil while demands have
+ * no time. */
 static int expand(lua_State *L) {
   call c;
   get_call(L, &c);
@@ -149,16 +151,17 @@ static int expand(lua_State *L) {
   if (counts.untimed > 0)
     return 0;
   add_counts(L, 7, &counts);
-  lua_createtable(L, (int)count * 4, 0);
+  lua_createtable(L, (int)count * 5, 0);
   for (size_t i = 0; i < count; i++) {
     const ett_search_row *leaf = &leaves[i];
-    const int values[] = {leaf->recompute, leaf->zero, leaf->overlap_parameters};
-    for (int k = 0; k < 3; k++) {
+    const int values[] = {leaf->recompute, leaf->zero, leaf->reshard,
+                          leaf->overlap_parameters};
+    for (int k = 0; k < 4; k++) {
       lua_pushinteger(L, values[k]);
-      lua_rawseti(L, -2, (lua_Integer)(4 * i) + k + 1);
+      lua_rawseti(L, -2, (lua_Integer)(5 * i) + k + 1);
     }
     lua_pushnumber(L, leaf->step_seconds);
-    lua_rawseti(L, -2, (lua_Integer)(4 * i) + 4);
+    lua_rawseti(L, -2, (lua_Integer)(5 * i) + 5);
   }
   return 1;
 }
@@ -180,15 +183,16 @@ static int get_index(lua_State *L, int argument, int count) {
   return (int)index;
 }
 
-/* evaluate(the same arguments, recompute, zero, overlap_parameters): the fastest plan of
- * a leaf as a row; false if no plan qualifies; nil while demands have no time. */
+/* evaluate(the same arguments, recompute, zero, reshard, overlap_parameters): the fastest
+ * plan of a leaf as a row; false if no plan qualifies; nil while demands have no time. */
 static int evaluate(lua_State *L) {
   call c;
   get_call(L, &c);
   const ett_search_axes *axes = c.part.axes;
   ett_search_row row = {.recompute = get_index(L, 9, axes->recomputes),
                         .zero = get_index(L, 10, axes->zeros),
-                        .overlap_parameters = get_index(L, 11, axes->parameters)};
+                        .reshard = get_index(L, 11, axes->reshards),
+                        .overlap_parameters = get_index(L, 12, axes->parameters)};
   ett_search_counts counts = {0};
   ett_err err;
   int found = ett_search_evaluate(&c.part, &c.limits, &row, &counts, &err);
