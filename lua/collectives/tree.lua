@@ -7,21 +7,6 @@ local comm = require "ett.comm"
 
 local efficiency = 0.92
 
--- Trees with in-switch reduction in NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, NVLSTree). The seconds of
--- starting do not depend on the ranks. in_switch_step: a step over the network, divided by a step of other trees.
-local in_switch_start, in_switch_step = 25e-6, 20.9 / 14
-
--- Messages of medium size are slower than start and rate suggest. These shares of the rate are the tuner's for Simple
--- (the same file, treeCorrectionFactor; powers of two from 64 B). The tuner applies them to these trees on Blackwell.
--- Four nodes of H100 take such times: from 2 to 256 MB the mean error is 8 %, and 15 % without them (NVIDIA/nccl-tests
--- issue 309). Other trees do without: their times of 64 MB over 4 to 128 nodes of A100 would rise by 5 to 10 %. No
--- published time confirms this.
-local in_switch_shares = {}
-for i, share in ipairs { 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7,
-  0.7, 0.8, 0.9, 0.9, 1 } do
-  in_switch_shares[2 * i - 1], in_switch_shares[2 * i] = 2.0 ^ (5 + i), share
-end
-
 local function log2(n)
   local steps = 0
   while n > 1 do n, steps = (n + 1) // 2, steps + 1 end
@@ -114,14 +99,14 @@ local function timer(r)
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
-      local step = in_switch and in_switch_step * (tier.latency - tier.added) + tier.added or tier.latency
+      local step = in_switch and r.in_switch.step * (tier.latency - tier.added) + tier.added or tier.latency
       steps, over_nodes = steps + log2(tier.branches) * step, tier.wire == "network"
       law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth,
-        curve = in_switch and in_switch_shares or nil }
+        curve = in_switch and r.in_switch.shares or nil }
     end
   end
   local start = r.base_latency + rounds * (first.hops or first.inside - 1) * first.latency
-  if in_switch then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
+  if in_switch then start = first.curve and 0.0 or r.in_switch.start end -- a curve has its own
   law.start = start + rounds * steps
   if not (over_nodes and first.inside > 1 and nodes_of(r) <= r.no_trees) then laws[1] = law end
   for _, protocol in ipairs(r.kind == "all_reduce" and r.protocols or {}) do

@@ -372,7 +372,7 @@ local function empty_request(cluster, kind, topology)
   for _, one in ipairs(list) do post, no_trees = one.post or post, one.no_trees or no_trees end
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = base_latency(cluster, tiers.list[1]), tiers = tiers.list,
-    protocols = list, post = post, no_trees = no_trees,
+    protocols = list, post = post, no_trees = no_trees, in_switch = protocols.in_switch,
     forwarded = topology.forwarded and topology.gpus_per_node,
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }

@@ -55,6 +55,16 @@ local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0
     shares = curve_of { 1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9,
       1 } } }
 
+--- Trees of Simple with in-switch reduction (NVLSTree). `start`: seconds of starting, for any number of ranks. `step`:
+--- a step over the network, divided by a step of other trees.
+---
+--- `shares`: the tuner's for Simple, which it applies to these trees on Blackwell. Four nodes of H100 take such times:
+--- from 2 to 256 MB the mean error is 8 %, and 15 % without them (NVIDIA/nccl-tests issue 309). Other trees do without:
+--- their times of 64 MB over 4 to 128 nodes of A100 would rise by 5 to 10 %. No published time confirms this.
+protocols.in_switch = { start = 25e-6, step = 20.9 / 14,
+  shares = curve_of { 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7,
+    0.7, 0.8, 0.9, 0.9, 1 } }
+
 -- RCCL's figures for Infinity Fabric, which its tuner treats as NVLink (ROCm/rccl src/graph/tuning.cc: baseLat, hwLat
 -- and bwRatio). gfx942 and gfx950 (MI300X, MI355X) have tuning_model_5 and tuning_model_6, gfx90a (MI250X) has
 -- tuning_model_0 (RCCL's page "Hardware-specific optimizations"). In a node, two chains of LL meet at the root of a
