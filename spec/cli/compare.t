@@ -1,6 +1,6 @@
 $ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8
-# 16 devices, cluster dgx_h100; utilization 0.60 and overlap 1.00 in the first two views
-                        metered ledger  simple, corrected  ett predict
+# 16 devices, cluster dgx_h100; utilization 0.60 and overlap 1.00 in the ledger and the simple model
+...ledger  simple model  ett predict
 FLOP of the step...
 ...
 bound by...
@@ -28,19 +28,19 @@ $ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=
 ett: --table: no table 'zz'; there are values, reasons, views
 ?2
 
-# Two sides: --quiet prints their steps, and options of the ledger views are refused.
+# Two sides: --quiet prints their steps, and options of the ledger and the simple model are refused.
 $ W='--model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2'; ett compare $W tp=1 tp=2 --quiet > a; for t in 1 2; do ett predict $W tp=$t --quiet; done | cmp a -; ett compare $W tp=1 tp=2 --overlap 0.5; ett compare $W tp=1 tp=2 --utilization 0.5
-ett: compare: --overlap applies to the three views only: give no sides
-ett: compare: --utilization applies to the three views only: give no sides
+ett: compare: --overlap applies to the ledger and the simple model only: give no sides
+ett: compare: --utilization applies to the ledger and the simple model only: give no sides
 ?2
 
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
-ett: compare: the first two views describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
+ett: compare: the ledger and the simple model describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
 ?1
 
 $ echo '{"model_type": "nemotron-nas", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 1000, "block_configs": [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 2}}, {"attention": {"no_op": true}, "ffn": {"ffn_mult": 4}}]}' > nas.json; ett predict --model nas.json seq=512 micro_batches=2 tp=2 | head -1; ett compare --model nas.json seq=512 micro_batches=2
 nemotron-nas (nas.json) (...
-ett: compare: the first two views describe only layers of equal widths; those of nemotron-nas (nas.json) differ (layer_fields)
+ett: compare: the ledger and the simple model describe only layers of equal widths; those of nemotron-nas (nas.json) differ (layer_fields)
 ?1
 
 Two sides stand line by line.

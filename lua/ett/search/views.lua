@@ -1,5 +1,5 @@
---- Three views of one training step: the metered ledger, the corrected simple model, and the
---- operator-level estimate of `ett predict`; from one model, one plan and one cluster.
+--- Three views of one training step, from one model, plan and cluster: the ledger of `ett transformer`, the simple
+--- model of `ett simple-transformer` with its corrections, and `ett predict`.
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 local links = require "ett.ledger.links"
@@ -11,7 +11,7 @@ local violations = require "ett.ledger.violations"
 
 local views_module = {}
 
---- Products that the ledger's views contain: those of a decoder's attention and MLPs.
+--- Products that the ledger and the simple model contain: those of a decoder's attention and MLPs.
 local shared = { linear_qkv = true, linear_proj = true, linear_up = true, linear_down = true, lm_head = true,
   flash_attention = true, bmm_qk = true, bmm_pv = true, expert_linear1 = true, expert_linear2 = true,
   linear_q_down = true, linear_q_up = true, linear_kv_down = true, linear_kv_up = true }
@@ -21,24 +21,24 @@ local function is_product(name)
   return op and operator.products[op.family] or false
 end
 
---- Refuses models with other products, such as scans and encoders, because the first two views would describe another
---- model.
+--- Refuses models with other products, such as scans and encoders, because the ledger and the simple model would
+--- describe another model.
 local function check_model(model)
   if model.hyper.layer_fields then
-    error_module.raise("model", "compare: the first two views describe only layers of equal widths; those of %s "
-      .. "differ (layer_fields)", model.name)
+    error_module.raise("model", "compare: the ledger and the simple model describe only layers of equal widths; "
+      .. "those of %s differ (layer_fields)", model.name)
   end
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do
       if entry.op and not shared[entry.op] and is_product(entry.op) then
-        error_module.raise("model", "compare: the first two views describe only decoders of attention and MLPs; "
-          .. "%s also has the product '%s'", model.name, entry.op)
+        error_module.raise("model", "compare: the ledger and the simple model describe only decoders of attention "
+          .. "and MLPs; %s also has the product '%s'", model.name, entry.op)
       end
     end
   end
 end
 
---- Sizes used by both ledger views, from the model's hyper-parameters.
+--- Sizes used by the ledger and the simple model, from the model's hyper-parameters.
 local function shapes(hyper)
   local s = { layers = hyper.layers, d = hyper.hidden, heads = hyper.heads, vocab = hyper.vocab }
   s.head_dim = hyper.head_dim or hyper.hidden // hyper.heads
@@ -60,7 +60,7 @@ local function key_heads(s, p)
 end
 
 --- View 1: the ledger of `ett transformer`, timed on the cluster's links.
-local function metered(s, p, chip, settings)
+local function of_ledger(s, p, chip, settings)
   local L = ledger.new()
   local kv = key_heads(s, p)
   local m = { kv_heads = kv and kv + 0.0,
@@ -72,7 +72,7 @@ local function metered(s, p, chip, settings)
   for name, value in pairs(m) do m[name] = math.type(value) == "integer" and value + 0.0 or value end
   local run = transformer.describe(L, m)
   local broken = violations.list(L)
-  if #broken > 0 then error_module.raise("limit", "the ledger's view: %s", violations.message(broken)) end
+  if #broken > 0 then error_module.raise("limit", "ledger: %s", violations.message(broken)) end
   local costs = transformer.costs(L, m)
   local t = timing.of(L, { flops = chip.flops / 2, utilization = settings.utilization, bytes = 2, memory = chip.memory,
     links = { intra = chip.intra, inter = chip.inter }, node_chips = chip.node_chips, overlap = settings.overlap,
@@ -83,7 +83,7 @@ local function metered(s, p, chip, settings)
     for _, line in ipairs(phase.axes) do by_axis[line.axis] = (by_axis[line.axis] or 0) + line.seconds end
   end
   local other = (by_axis.SEQ or 0) + (by_axis.EXP or 0) + (by_axis.TENSOR_EXT or 0)
-  return { view = "metered ledger", flop = costs.FLOP.total, compute_seconds = t.compute_seconds,
+  return { view = "ledger", flop = costs.FLOP.total, compute_seconds = t.compute_seconds,
     other_traffic_seconds = other,
     tensor_seconds = by_axis.TENSOR_INT or 0, pipeline_seconds = by_axis.PIPE or 0, data_seconds = by_axis.DATA or 0,
     bubble_seconds = 0, step_seconds = t.seconds, bound_by = t.bound_by,
@@ -92,7 +92,7 @@ local function metered(s, p, chip, settings)
 end
 
 --- View 2: the corrected simple model, with an inner width that holds a layer's parameters.
-local function simplified(s, p, chip, settings)
+local function of_simple_model(s, p, chip, settings)
   local L = ledger.new()
   local o = {}
   for _, set in ipairs { simple.parameters, simple.corrections } do
@@ -112,11 +112,11 @@ local function simplified(s, p, chip, settings)
   o.gradient_bytes = p.gradient_dtype == "fp32" and 4 or 2
   local r = simple.describe(L, o, "corrected")
   local broken = violations.list(L)
-  if #broken > 0 then error_module.raise("limit", "the simple view: %s", violations.message(broken)) end
+  if #broken > 0 then error_module.raise("limit", "simple model: %s", violations.message(broken)) end
   local steady = r.phases.full
   local passes = p.recompute == "full" and 3 or 2
   local crossings = p.pp > 1 and 2 * r.steps / r.interval or 0
-  return { view = "simple, corrected", flop = r.flop_batch, compute_seconds = steady.compute,
+  return { view = "simple model", flop = r.flop_batch, compute_seconds = steady.compute,
     tensor_seconds = r.steps * passes * (r.internal + r.external), pipeline_seconds = crossings * r.cross,
     data_seconds = r.phases.gradient.network, bubble_seconds = r.phases.bubble.seconds,
     optimizer_seconds = r.phases.optimizer.seconds, step_seconds = r.batch, memory_bytes = r.memory.total,
@@ -170,8 +170,8 @@ local function reasons(s, p, views, settings)
       or ("%d key/value heads"):format(s.kv_heads))
   end
   if s.experts > 1 then
-    add(nil, "experts: the ledger views count %d of %d experts as one wide feed-forward; routing and all-to-all are "
-      .. "in ett predict only", s.top_k, s.experts)
+    add(nil, "experts: the ledger and the simple model count %d of %d experts as one wide feed-forward; routing and "
+      .. "all-to-all are in ett predict only", s.top_k, s.experts)
   end
   if p.recompute == "full" then
     add(nil, "recompute: the FLOP of the ledger include the repeated forward pass, those of the other views do not")
@@ -184,7 +184,7 @@ local function reasons(s, p, views, settings)
     add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model adds one idle "
       .. "phase, ett predict simulates the schedule")
   end
-  add(nil, "matmul speed: the ledger views assume %.2f of peak; ett predict uses the cluster's profile "
+  add(nil, "matmul speed: the ledger and the simple model assume %.2f of peak; ett predict uses the cluster's profile "
     .. "(its matmuls take %.4f s against %.4f s)", settings.utilization, c.compute_seconds, a.compute_seconds)
   if p.tp > 1 then
     add(a.tensor_seconds - c.tensor_seconds, "tensor traffic: the ledger divides the bytes by the link's rate and "
@@ -196,9 +196,9 @@ local function reasons(s, p, views, settings)
       .. "gradients once per batch (as ZeRO-1 does); ett predict reduces %s gradients, ZeRO %d",
       p.reduce_dtype or p.gradient_dtype, p.zero)
   end
-  add(nil, "memory: embeddings and logits are in ett predict only; the metered ledger shards the optimizer's state "
+  add(nil, "memory: embeddings and logits are in ett predict only; the ledger shards the optimizer's state "
     .. "over replicas (ZeRO 1), the others follow ZeRO %d", p.zero)
-  if c.optimizer_seconds then add(c.optimizer_seconds, "optimizer: not in the metered ledger") end
+  if c.optimizer_seconds then add(c.optimizer_seconds, "optimizer: not in the ledger") end
   return list
 end
 
@@ -218,8 +218,8 @@ function views_module.new(given)
   for name, value in pairs(estimate.plan) do p[name] = value end
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)
   local s = shapes(hyper)
-  local views = { metered(s, p, chip, settings), simplified(s, p, chip, settings), predicted(estimate) }
-  -- Weights per rank of the experts beyond top_k; the wide layer of the ledger views omits them.
+  local views = { of_ledger(s, p, chip, settings), of_simple_model(s, p, chip, settings), predicted(estimate) }
+  -- Weights per rank of the experts beyond top_k; the wide layer of the ledger and the simple model omits them.
   local idle = s.layers / p.pp * (s.experts / p.ep - s.top_k) * (s.gated and 3 or 2) * s.d * s.ffn / p.tp
   if s.experts > 1 and idle > 0 then
     local gradient, replicas = p.gradient_dtype == "fp32" and 4 or 2, p.dp * p.cp / p.ep

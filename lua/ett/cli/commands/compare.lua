@@ -1,4 +1,4 @@
---- `ett compare`: ledger model, simple model and `ett predict` side by side; also two plans, clusters or stacks.
+--- `ett compare`: ledger, simple model and `ett predict` side by side; also two plans, clusters or stacks.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local json = require "ett.json"
@@ -22,7 +22,7 @@ local function print_table(result)
   local lines = { { "" } }
   for i, view in ipairs(result.views) do lines[1][i + 1] = view.view end
   local fit = tables.fit
-  print(fit(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(
+  print(fit(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the ledger and the simple model"):format(
     result.devices, require("ett.base.pretty").plain(result.cluster), result.settings.utilization,
     result.settings.overlap)))
   for r, row in ipairs(rows) do
@@ -79,7 +79,7 @@ end
 --- Compares two plans, clusters or stacks line by line.
 local function compare_sides(opts, sides, words)
   require "ett.cli.refuse"(opts, { "utilization", "overlap" },
-    "compare: --%s applies to the three views only: give no sides")
+    "compare: --%s applies to the ledger and the simple model only: give no sides")
   if #sides ~= 2 then
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
       .. "got %d", #sides)
@@ -115,10 +115,10 @@ return {
   options = {
     fields.model_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
-    { "utilization", "U", "in the first two views: fraction of the peak FLOP/s that products reach "
+    { "utilization", "U", "in the ledger and the simple model: fraction of the peak FLOP/s that products reach "
       .. ("(default %g)"):format(default_utilization), kind = "number", least = 1e-6, most = 1 },
-    { "overlap", "F", "in the first two views: fraction of the traffic that may overlap computing (default 1)",
-      kind = "number", least = 0, most = 1 },
+    { "overlap", "F", "in the ledger and the simple model: fraction of the traffic that may overlap computing "
+      .. "(default 1)", kind = "number", least = 0, most = 1 },
     { "json", "print JSON" },
     { "quiet", "print only the step time of each side or view, in seconds" },
   },
