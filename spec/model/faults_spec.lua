@@ -155,6 +155,19 @@ return op]]
       beside(128))
   end)
 
+  it("a product of gate and up before an activation that is not gated", function()
+    local function mlp(first, activation, with)
+      return of { blocks.enter, { op = first, with = with }, activation, "linear_down", blocks.leave }
+    end
+    local single = { gated_mlp = false } -- the model's MLP is gated
+    assert.same({}, mlp("linear_up", "gelu", single))
+    assert.same({ "layer 'block': linear_up gives gate and up, because gated_mlp is true, but gelu is not gated; "
+      .. "with = { gated_mlp = false } gives one of them" }, mlp("linear_up", "gelu", nil))
+    local experts = { exchange, "expert_linear1", { op = "gelu", with = blocks.expert_width(hyper) }, "expert_linear2",
+      { collective = "expert_leave" }, exchange }
+    assert.matches("^layer 'block': expert_linear1 gives gate and up", of(experts)[1])
+  end)
+
   it("a field of 'with' that no one knows and the operator does not read", function()
     local function up(with)
       return of { blocks.enter, { op = "linear_up", with = with }, "linear_down", blocks.leave }
@@ -176,7 +189,9 @@ return op]]
 
   it("an activation of experts with the dense width", function()
     local function experts(activation)
-      return { exchange, "expert_linear1", activation, "expert_linear2", { collective = "expert_leave" }, exchange }
+      local with = { gated_mlp = activation == "swiglu" or activation.op == "swiglu" }
+      return { exchange, { op = "expert_linear1", with = with }, activation, "expert_linear2",
+        { collective = "expert_leave" }, exchange }
     end
     for _, name in ipairs { "swiglu", "gelu" } do
       assert.same({ ("layer 'block': %s between products of experts has the width of the dense MLP; with = "

@@ -176,6 +176,23 @@ local function fields_read(op, own)
   return read
 end
 
+--- Warnings of products of gate and up before an activation that is not gated: their parameters and FLOPs are twice as
+--- many as the layer needs.
+local function gates(ops, c, warn)
+  for i, entry in ipairs(ops) do
+    local op, second = entry.op and operator.get(entry.op), ops[i + 1] and ops[i + 1].op
+    if op and op.family == "gemm" and find.is_installed(op.path) and second then
+      local own = architecture.overlay(c, entry.with)
+      second = operator.get(second)
+      if own.gated_mlp and second.family == "elementwise" and not second.gated and find.is_installed(second.path)
+        and fields_read(op, own).gated_mlp then
+        warn("%s gives gate and up, because gated_mlp is true, but %s is not gated; with = { gated_mlp = false } gives "
+          .. "one of them", op.name, second.name)
+      end
+    end
+  end
+end
+
 --- Warnings of unknown fields in an entry's table `with` that its operator does not read.
 local function unread(ops, c, warn, known)
   for _, entry in ipairs(ops) do
@@ -212,7 +229,7 @@ return function(model, c)
   for _, layer in ipairs(model.layers) do
     local function warn(form, ...) list[#list + 1] = ("layer '%s': " .. form):format(layer.name, ...) end
     for _, check in ipairs(seen[layer.ops] and {} or { exchanges, regions, partial_sums, activations, widths,
-      unread }) do
+      gates, unread }) do
       check(layer.ops, c, warn, known)
     end
     seen[layer.ops] = true
