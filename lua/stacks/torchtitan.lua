@@ -3,7 +3,8 @@ return {
   name = "torchtitan",
   summary = "torchtitan: FSDP2 with torch.compile",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
-  merge = "torch", -- torch.distributed.tensor.experimental.context_parallel
+  context_parallel = "torch", -- torch.distributed.tensor.experimental.context_parallel
+  repeated_keys = true, -- models/llama/model.py of 2024, Attention.forward: repeat_kv
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
   zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)
   attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,

@@ -126,15 +126,36 @@ describe("kernels in a step", function()
       local device = devices.get "h100_sxm"
       local stream = device.memory_bandwidth * in_step.stream_share
       local function by(merge, s)
-        local stack = setmetatable({ merge = merge }, { __index = stack_module.get "plain" })
+        local stack = setmetatable({ context_parallel = merge }, { __index = stack_module.get "plain" })
         return seconds(device, "flash_attention", s, "bf16", pass, stack)
       end
-      local alone = by("te", shape)
-      assert.near(7 * bytes[1] / stream, by("te", ring) - alone, 1e-9 * alone)
+      local alone = by("te", ring) - 7 * bytes[1] / stream
       assert.near(7 * bytes[2] / stream, by("torch", ring) - alone, 1e-9 * alone)
       assert.near(by("torch", ring), by("torch", shape), 1e-9 * alone)
     end
-    assert.equal("torch", stack_module.get("torchtitan").merge)
+    assert.equal("torch", stack_module.get("torchtitan").context_parallel)
+  end)
+
+  it("attend to each block of a ring in a kernel of its own", function()
+    local plain = stack_module.get "plain"
+    local cp, rows, heads = 4, 2048, 16
+    local device = devices.get "h100_sxm"
+    local stream = device.memory_bandwidth * in_step.stream_share
+    for pass, bytes in pairs { forward = 6 + 2 * 2, backward = 9 + 6 * 2 } do -- of in_step.merge, as many heads of keys
+      local function by(queries, keys, causal, more)
+        local shape = { batch = 1, heads = heads, kv_heads = heads, seq_q = queries, seq_k = keys, head_dim = 128,
+          causal = causal }
+        for name, value in pairs(more or {}) do shape[name] = value end
+        return seconds(device, "flash_attention", shape, "bf16", pass, plain)
+      end
+      local merged = (cp - 1) * bytes * rows * heads * 128 / stream
+      -- The last rank: half of the keys of each other block, for all its queries.
+      local each = by(rows, rows, 1) + (cp - 1) * by(rows, rows // 2, 0)
+      assert.near(each + merged, by(rows, cp * rows, 1, { shards = cp, ring = 1 }), 1e-9)
+      assert.is_true(each > 1.1 * by(rows, cp * rows, 1, { shards = cp })) -- one kernel after a gather
+      -- Without a mask, every block is whole.
+      assert.near(cp * by(rows, rows, 0) + merged, by(rows, cp * rows, 0, { shards = cp, ring = 1 }), 1e-9)
+    end
   end)
 
   it("of attention time heads of 72 values as heads of 80", function()

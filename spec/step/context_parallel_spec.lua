@@ -88,6 +88,56 @@ describe("a ring", function()
   end)
 end)
 
+describe("PyTorch's context_parallel", function()
+  local torch = { context_parallel = "torch", repeated_keys = true, dtype = "bf16", tp = 2, cp = 4, micro_batch = 3,
+    seq = 4096, hidden = 1024, heads = 16, kv_heads = 4 }
+
+  local function messages(method)
+    torch.cp_method = method
+    local list = {}
+    for k, m in ipairs(require("ett.operator.collective").expand({ collective = "context_exchange" }, torch)) do
+      list[k] = { m.name, m.pass, m.times, m.bytes, m.overlapped }
+    end
+    return list
+  end
+
+  it("passes gradients around a ring in fp32, with a head for each query head", function()
+    local values = 3 * 1024 * 8 * 2 * 64.0 -- of a rank's keys and values: 8 query heads on a tensor rank
+    assert.same({ { "all_gather", "forward", 1, 2 * 4 * values, true }, { "all_gather", "backward", 1, 2 * 4 * values,
+      true }, { "send_recv", "backward", 3, 4 * values, true }, { "send_recv", "backward", 1, 4 * values, false } },
+      messages "all_gather")
+    assert.same({ { "send_recv", "forward", 3, 2 * values, true }, { "send_recv", "backward", 3, 6 * values, true },
+      { "send_recv", "backward", 1, 4 * values, false } }, messages "ring")
+  end)
+
+  it("gathers during the attention to the rank's own block", function()
+    local cluster_module = require "ett.profile.cluster"
+    local function lines(stack, heads)
+      local e = estimate.new { model = model_module.new("llama", { layers = 3, hidden = 4096, heads = heads,
+        kv_heads = 8, ffn = 8192, vocab = 32000 }), cluster = cluster_module.get "dgx_h100",
+        plan = { seq = 65536, tp = 8, cp = 4, micro_batches = 1, stack = stack } }
+      local found = {}
+      for _, line in ipairs(e.operators) do found[line.name] = line end
+      for _, line in ipairs(e.collectives) do
+        if line.group == "cp" then found[line.name .. " of cp"] = line.seconds end
+      end
+      return found
+    end
+    for _, heads in ipairs { 8, 32 } do
+      local gather = lines("plain:repeated_keys", heads)["all_gather of cp"] / 2 -- one of two in each layer
+      local found, own = lines("plain:repeated_keys:context_parallel=torch", heads), 0.0
+      for _, pass in ipairs { "forward_seconds", "backward_seconds" } do
+        own = own + math.max(0.0, gather - found.flash_attention[pass] / 4)
+      end
+      assert.near(own, found["all_gather of cp"], 1e-9)
+      assert.is_true(own > 0)
+    end
+    -- torchtitan repeats keys and values. It drops gathers that would repeat the head's input, but none of keys.
+    local repeated, once = lines("torchtitan", 32), lines("torchtitan:repeated_keys=false", 32)
+    assert.is_true(repeated["all_gather of cp"] > 2 * once["all_gather of cp"])
+  end)
+end)
+
 --- Query-key pairs of each rank of a causal sequence, counted.
 local function counted(seq, cp, balanced)
   local pieces, most = balanced and 2 * cp or cp, 0

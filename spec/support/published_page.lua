@@ -111,6 +111,8 @@ memory of the software and were not checked against its code. So the errors abov
   seen. The fit had made its backward pass a fifth faster than measured. Rows of 8192 tokens became worse.
 - Context parallelism includes the bytes that the merging of partial attention moves. They are counted from the code of
   Transformer Engine and of PyTorch (in_step.merge). This was looked up after the errors of long contexts were seen.
+  So were the shapes of a ring's kernels, and PyTorch's exchange: repeated keys, gathers beside attention, gradients in
+  fp32.
 - Products of an odd width: the sources differ, and the factor is the mean of three values. One of them is the error of
   vTrain's steps inside a node, whose vocabulary has 50,257 tokens (lua/ett/profile/device_times.lua).
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fitted 79 us came only from

@@ -54,14 +54,22 @@ local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) 
 local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) // c.tp end
 
 --- Ring exchange: cp - 1 blocks forward; backward as many blocks with gradients, plus one step that returns gradients.
-local function ring(cp, block)
-  local function send(bytes, pass, times)
-    return { kind = "collective", name = "send_recv", group = "cp", degree = cp, bytes = bytes, pass = pass,
+--- block, gradients: bytes of the keys and values of one rank, and of their gradients. gathered: one gather brings the
+--- blocks in each pass, and only gradients pass around the ring. Each step, and a gather as a whole, overlaps the
+--- attention to one block.
+local function ring(cp, block, gradients, gathered)
+  local function message(name, bytes, pass, times)
+    return { kind = "collective", name = name, group = "cp", degree = cp, bytes = bytes, pass = pass,
       times = times, overlapped = true, pieces = cp }
   end
-  local last = send(block, "backward", 1)
+  local last = message("send_recv", gradients, "backward", 1)
   last.overlapped = false
-  return { send(block, "forward", cp - 1), send(2 * block, "backward", cp - 1), last }
+  if not gathered then
+    return { message("send_recv", block, "forward", cp - 1),
+      message("send_recv", block + gradients, "backward", cp - 1), last }
+  end
+  return { message("all_gather", cp * block, "forward", 1), message("all_gather", cp * block, "backward", 1),
+    message("send_recv", gradients, "backward", cp - 1), last }
 end
 
 --- All-to-alls that bring queries, keys and values to the ranks of their heads, and the output back; in both passes.
@@ -119,12 +127,19 @@ local patterns = {
   --- gradients (Llama 3, section 3.3.2). ring: blocks of keys and values pass from rank to rank during attention to the
   --- previous block; the backward pass moves blocks with gradients, one step more (Liu et al. 2023, arXiv 2310.01889).
   --- ulysses: all-to-alls of queries, keys, values and output.
+  --- PyTorch's context_parallel (_attention.py, _templated_ring_attention and its backward pass): a gather overlaps the
+  --- attention to the rank's own block, and gradients of keys and values pass around a ring in fp32 under both methods.
+  --- repeated_keys: the blocks have a head for each local query head.
   context_exchange = function(c)
     local cp = c.cp or 1
     if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
     local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
-    local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * shapes.local_kv_heads(c) * dims
-    if cp > 1 and c.cp_method == "ring" then return ring(cp, kv / cp) end
+    local heads = c.repeated_keys and shapes.local_heads(c) or shapes.local_kv_heads(c)
+    local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * heads * dims
+    if cp > 1 and c.context_parallel == "torch" then
+      return ring(cp, kv / cp, 4.0 / width(c.dtype) * kv / cp, c.cp_method ~= "ring")
+    end
+    if cp > 1 and c.cp_method == "ring" then return ring(cp, kv / cp, kv / cp) end
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))
   end,

@@ -227,11 +227,16 @@ function DeviceTimes:laws()
   return self.known_laws or nil
 end
 
--- Seconds of the kernels that merge the attention results of other context-parallel ranks' blocks. A ring computes
--- attention block by block; PyTorch does so in every kind of exchange.
+-- Whether a rank attends to the blocks of other context-parallel ranks in kernels of their own: in a ring, and in
+-- PyTorch's context_parallel also after a gather (_templated_ring_attention).
+local function by_blocks(self, shape)
+  return shape.shards and (shape.ring or self.stack.context_parallel == "torch")
+end
+
+-- Seconds of the kernels that merge the attention results of other context-parallel ranks' blocks.
 local function merging(self, shape, pass)
-  local kind = self.stack.merge
-  if self.burst or not shape.shards or not (shape.ring or kind == "torch") then return 0.0 end
+  local kind = self.stack.context_parallel
+  if self.burst or not by_blocks(self, shape) then return 0.0 end
   local value, bytes = shape.value_dim or shape.head_dim, in_step.merge[kind][pass]
   local queries = (shape.batch + 0.0) * shape.heads * shape.seq_q * value
   local keys = (shape.batch + 0.0) * shape.kv_heads * shape.seq_k / shape.shards * (shape.head_dim + value)
@@ -253,9 +258,10 @@ local function attention(self, op, shape, pass)
   end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
-  local seconds, products_dtype = training.seconds(self.device, laws.laws, dtype, pass, x), dtype
+  local law = by_blocks(self, shape) and x.window == 0 and training.by_blocks or training.seconds
+  local seconds, products_dtype = law(self.device, laws.laws, dtype, pass, x), dtype
   if not seconds then
-    seconds, products_dtype = training.seconds(self.device, laws.laws, "bf16", pass, x), "bf16"
+    seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x), "bf16"
   end
   if not seconds then return nil end
   local generation = self.device.generation

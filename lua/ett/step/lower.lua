@@ -734,7 +734,7 @@ local function with_head_input(item)
     own.shape.stored_tokens, own.key = nil, nil
     return own
   end
-  local again = item.overlapped and item.name == "all_gather" and not item.operand
+  local again = item.overlapped and item.name == "all_gather" and item.group == "tp" and not item.operand
   return not again and item or nil
 end
 
@@ -773,6 +773,7 @@ local function items_of(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items, software = frozen.layers(model.layers, p), {}, software_of(times)
+  c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do
     local shared = table_at(of_ops, layer.frozen or "")

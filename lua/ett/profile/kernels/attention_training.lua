@@ -252,6 +252,24 @@ function training.seconds(device, laws, dtype, pass, x)
     + launch_seconds
 end
 
+--- Seconds of a rank that attends to each block of keys of x.shards context-parallel ranks in a kernel of its own.
+--- Under a causal mask, its own block has half of all pairs. Of another block, the last rank needs half of the keys for
+--- all its queries, and the first rank all keys for half of its queries. Other ranks have both cases; the slower
+--- counts.
+function training.by_blocks(device, laws, dtype, pass, x)
+  local keys = x.seq_k // x.shards
+  local function block(n, queries, some, causal)
+    local one = merged(x, { seq_q = queries, seq_k = some, causal = causal, shards = false })
+    local seconds = n > 0 and training.seconds(device, laws, dtype, pass, one) or 0.0
+    return seconds and n * seconds
+  end
+  local others = x.shards - 1
+  local own = block(1, x.seq_q, keys, x.causal)
+  if not own then return nil end
+  if x.causal == 0 then return own + block(others, x.seq_q, keys, 0) end
+  return own + max(block(others, x.seq_q, keys // 2, 0), block(others, x.seq_q // 2, keys, 0))
+end
+
 --- Laws times a factor.
 ---@param factor function(head_dim) by head dimension
 ---@param query number on the time that they add to each query, in addition
