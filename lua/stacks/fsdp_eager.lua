@@ -4,6 +4,8 @@ return {
   summary = "PyTorch FSDP without compilation",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
+  context_parallel = "torch", -- torch.distributed.tensor.experimental.context_parallel
+  repeated_keys = true, -- torchtune, modules/attention.py, MultiHeadAttention.forward; torchtitan of 2024, repeat_kv
   overlap_gradients = true, overlap_parameters = true, -- FullyShardedDataParallel: prefetching
   -- NO_SHARD, FULL_SHARD. SHARD_GRAD_OP shards the weights, too: it gathers them for the forward pass and frees them
   -- after the backward pass (torch/distributed/fsdp/api.py), as zero=3 reshard=false.

@@ -4,6 +4,7 @@ return {
   summary = "Megatron-LM with Transformer Engine: cuDNN attention, fused norms and activations",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
+  cp_method = "ring", -- extensions/transformer_engine.py, TEDotProductAttention: cp_comm_type is p2p by default
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training

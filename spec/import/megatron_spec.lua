@@ -1499,6 +1499,9 @@ describe("Megatron-LM's defaults", function()
       local run = read(small .. "--context-parallel-size 2 --cp-comm-type " .. types, { dp = 1 })
       assert.same(wanted, { run.plan.cp_method, (run.model.notes or {})[1] })
     end
+    for stack, wanted in pairs { megatron = "p2p", plain = "all_gather", ["megatron:cp_method=ulysses"] = "a2a" } do
+      assert.equal(wanted, export_of({ cp = 2, stack = stack }):match "%-%-cp%-comm%-type (%S+)")
+    end
   end)
 
   it("use a padded vocabulary as it is", function()

@@ -41,7 +41,7 @@ describe("a plan as torchtitan's TOML", function()
       if zero == 0 then plan.gradient_dtype = "fp32" end
       if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype, plan.dp = "fp32", 1 end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or nil
-      if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
+      if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring", false } or nil end
       if plan.tp > 1 then plan.sequence_parallel, plan.overlap_tensor = true, pick { true, false } end
       if moe and plan.tp > 1 and plan.ep > 1 then plan.etp = pick { 1, 2 } end
       local which = moe and pick { "all", "dense", "experts" } or "all"

@@ -201,6 +201,28 @@ describe("cp_method", function()
     end
   end)
 
+  it("is that of the stack, unless the plan states it", function()
+    rate = 1e8
+    local function kinds(stack, method)
+      local e, found = estimate.new(given { cp = 4, stack = stack, cp_method = method }), {}
+      for _, line in ipairs(e.collectives) do if line.group == "cp" then found[#found + 1] = line.name end end
+      return table.concat(found, " "), table.concat(e.left_open, ", "):match "cp_method [a-z_]+"
+    end
+    for stack, wanted in pairs { plain = "all_gather", megatron = "ring", megatron_moe = "ring", megatron_fsdp = "ring",
+      maxtext = "all_gather", ["plain:cp_method=ulysses"] = "ulysses" } do
+      local names, open = kinds(stack)
+      assert.equal("cp_method " .. wanted, open)
+      assert.equal(kinds("plain", wanted), names)
+      assert.is_nil((select(2, kinds(stack, "ring"))))
+      assert.equal("send_recv", (kinds(stack, "ring")))
+    end
+    local what = given { cp = 4 }
+    what.over = { stack = { "plain", "megatron" } }
+    for _, row in ipairs(sweep.new(what).rows) do
+      assert.equal(estimate.new(given { cp = 4, stack = row.stack }).step_seconds, row.step_seconds)
+    end
+  end)
+
   it("refuses what cannot be", function()
     local function message(plan)
       local ok, raised = pcall(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)

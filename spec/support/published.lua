@@ -449,7 +449,6 @@ function published.plan(row, dtype)
   local recompute, modules = recompute_of(row, unknown)
   return {
     tp = tp, pp = pp, cp = context_ranks(row),
-    cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
     dp = dp, ep = ep,
     -- MaxText splits experts as it splits dense products.
     etp = row.etp and integer(row.etp) or row.arch == "moe" and (row.framework == "maxtext" and tp or 1) or nil,

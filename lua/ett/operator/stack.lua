@@ -26,6 +26,7 @@ stack_module.fields = {
   cross_entropy = { "string", default = "fused",
     one_of = { "fused", "compiled", "native", "torch", "composer", "megatron" } },
   tensor_core_heads = { "string", default = "all", one_of = { "all", "aligned" } },
+  cp_method = { "string", default = "all_gather", one_of = { "all_gather", "ring", "ulysses" } },
   context_parallel = { "string", default = "te", one_of = { "te", "torch" } },
   repeated_keys = flag,
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },

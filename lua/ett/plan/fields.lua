@@ -64,10 +64,10 @@ local fields = {
       help = "tensor-parallel ranks" },
     { "cp", "degree", default = 1, most = ranks, c = true, program = true, also = "context_parallel",
       help = "context-parallel ranks" },
-    { "cp_method", "string", default = "all_gather", one_of = { "all_gather", "ring", "ulysses" }, program = true,
-      needs = { "cp above 1", function(p) return p.cp > 1 end },
+    { "cp_method", "string", software = true, optional = true, one_of = { "all_gather", "ring", "ulysses" },
+      program = true, needs = { "cp above 1", function(p) return p.cp > 1 end },
       help = "all_gather: gathers keys and values; ring: passes them on during attention; ulysses: all-to-all from "
-        .. "tokens to heads" },
+        .. "tokens to heads (default: as in the stack)" },
     { "cp_balanced", "boolean", default = true, program = true,
       needs = { "cp above 1 without ulysses", function(p) return p.cp > 1 and p.cp_method ~= "ulysses" end },
       help = "each context rank has an early and a late chunk of the sequence (false: one chunk; the last rank is "
@@ -295,6 +295,9 @@ function fields.accumulates(p, stack)
   return p.accumulate_gradients
 end
 
+--- How context ranks exchange keys and values: as the plan says, else as the stack does.
+function fields.context_method(p, stack) return p.cp_method or stack.cp_method end
+
 --- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage. PyTorch's
 --- SHARD_GRAD_OP is often called ZeRO-2.
 function fields.foreign_stage(p, stack)
@@ -317,6 +320,7 @@ end
 ---@param stack table the stack in use
 function fields.left_open(given, p, stack)
   local found, of_stack = {}, { stack = stack.name, accumulate_gradients = fields.accumulates(p, stack),
+    cp_method = fields.context_method(p, stack),
     lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]

@@ -773,6 +773,7 @@ local function items_of(model, p, times)
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items, software = frozen.layers(model.layers, p), {}, software_of(times)
+  c.cp_method = fields.context_method(p, software)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do

@@ -343,10 +343,11 @@ local function expert_flags(p, stack, add, leave_out)
 end
 
 local function plan_flags(p, h, add, leave_out)
+  local stack = stacks.get(p.stack)
   add("tensor-model-parallel-size", p.tp)
   add("pipeline-model-parallel-size", p.pp)
   add("context-parallel-size", p.cp)
-  if p.cp > 1 then add("cp-comm-type", context[p.cp_method]) end
+  if p.cp > 1 then add("cp-comm-type", context[plan_fields.context_method(p, stack)]) end
   add("expert-model-parallel-size", p.ep)
   add("expert-tensor-parallel-size", p.etp)
   add("use-tp-pp-dp-mapping", p.rank_order == "tp-cp-ep-pp-dp")
@@ -364,7 +365,6 @@ local function plan_flags(p, h, add, leave_out)
   add("tp-comm-overlap", p.overlap_tensor and p.sequence_parallel and p.tp > 1)
   add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
-  local stack = stacks.get(p.stack)
   if h.experts then expert_flags(p, stack, add, leave_out) end
   if not p.clip_gradients then add("clip-grad", "0.0") end
   add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))

@@ -60,7 +60,8 @@ function torchtitan.write(model, p, leave_out)
   local name = pretty.plain(model.name):gsub("\n", " ") -- one line of comment
   lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(name,
     h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab)
-  local pipelined = p.pp > 1
+  local pipelined, stack = p.pp > 1, require("ett.operator.stack").get(p.stack)
+  local method = p.cp > 1 and require("ett.plan.fields").context_method(p, stack)
   -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
   section(lines, "training", { { "local_batch_size", pipelined and p.micro_batch * p.micro_batches or p.micro_batch },
     { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
@@ -98,14 +99,14 @@ function torchtitan.write(model, p, leave_out)
     { "pipeline_parallel_first_stage_less_layers", pipelined and 0 or nil },
     { "pipeline_parallel_last_stage_less_layers", pipelined and 0 or nil },
     { "context_parallel_degree", p.cp },
-    { "context_parallel_rotate_method", p.cp > 1 and torchtitan.methods[p.cp_method] or nil },
+    { "context_parallel_rotate_method", torchtitan.methods[method] },
     { "expert_parallel_degree", p.ep },
     { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } })
   section(lines, "activation_checkpoint", checkpointing(p, leave_out))
-  section(lines, "compile", { { "enable", require("ett.operator.stack").get(p.stack).norm ~= "torch" } })
+  section(lines, "compile", { { "enable", stack.norm ~= "torch" } })
   converters(lines, p, h.experts ~= nil, leave_out)
   if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
-  if p.cp > 1 and not torchtitan.methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
+  if method and not torchtitan.methods[method] then leave_out("cp_method = '%s'", method) end
   if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': torchtitan's float8 has no blocks" end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: torchtitan's tensor parallelism always has it"
