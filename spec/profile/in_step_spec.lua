@@ -199,6 +199,25 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("cast each operand once on AMD, whose tables lack it", function()
+    local m, k, n = 8192, 8192, 16384
+    for name, tables in pairs { mi300x = "cdna3", mi325x = "cdna3", mi355x = "cdna4" } do
+      local device = devices.get(name)
+      local times = device_times.new(device)
+      for pass, x in pairs { forward = { values = m * k, { m, n, k } },
+        backward = { values = m * n, { m, k, n }, { n, k, m } } } do
+        local products = 0.0
+        for _, of in ipairs(x) do
+          products = products + kernels.of(device, "gemm", "fp8"):predict { m = of[1], n = of[2], k = of[3] }
+        end
+        local found = times:at_burst():operator("linear_up", large, "fp8", pass)
+        local cast = 4.0 * x.values / (device.memory_bandwidth * in_step.cast_share[tables])
+        assert.near(products + cast, found.seconds, 1e-9 * found.seconds)
+        assert.near(cast / found.seconds, found.quantisation_share, 1e-9)
+      end
+    end
+  end)
+
   it("give the share of quantisation in their time, and keep the head in 16 bits", function()
     local model = require("ett.model").new("llama", { layers = 2, hidden = 4096, heads = 32, ffn = 16384,
       vocab = 32000 })

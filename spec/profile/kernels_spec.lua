@@ -307,6 +307,21 @@ describe("the bundled devices", function()
     end
   end)
 
+  it("of 8 bits come from AMD's tables on all of its devices, which contain no casts", function()
+    local gemm, seen = require "ett.profile.kernels.gemm", 0
+    for _, name in ipairs(device_module.names()) do
+      local device = device_module.get(name)
+      for _, dtype in ipairs { "fp8", "fp8_block" } do
+        local kernel = kernels.of(device, "gemm", dtype)
+        if kernel then
+          if device.vendor == "amd" then seen = seen + 1 end
+          assert.equal(gemm.quantises(device), kernel.about.framework ~= "aiter", name .. " " .. dtype)
+        end
+      end
+    end
+    assert.equal(8, seen)
+  end)
+
   it("take about as long on AMD for 896 columns as for 1024", function()
     for _, name in ipairs { "mi300x", "mi350x", "mi355x" } do
       local product, sum = kernels.of(device_module.get(name), "gemm", "fp8"), 0.0

@@ -12,6 +12,6 @@ return {
   memory_bytes = 274.9e9, memory_bandwidth = 6e12, multiprocessors = 304, l2_bytes = 256 * 2^20,
   power_watts = 1000,
   generation = "cdna3", vendor = "amd",
-  neighbours = { "mi300x", "h200_sxm" },
+  neighbours = { "mi300x", "mi355x", "h200_sxm" },
   assumed = true,
 }

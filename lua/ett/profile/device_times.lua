@@ -7,6 +7,7 @@
 local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local experts = require "ett.profile.kernels.experts"
+local gemm = require "ett.profile.kernels.gemm"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local merged = require "ett.base.merged"
@@ -132,29 +133,28 @@ local function moving(self, bytes, fresh)
   return share * streaming.seconds(self.device, bytes, in_step.stream_share) + (1 - share) * memory
 end
 
--- Time of small streaming kernels that move `bytes`, which were just written: { seconds, low, high }.
-local function small_kernel_time(self, bytes)
-  local seconds = moving(self, bytes, bytes)
-  return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
-end
+-- Seconds of small streaming kernels that move bytes which were just written.
+local function moving_fresh(self, bytes) return moving(self, bytes, bytes) end
 
--- Sets the share of a product's time that is quantisation of its operands. It follows from their bytes: each element is
--- read in 16 bits and written in dtype. The forward pass quantises the input; the backward pass quantises the output's
--- gradient for both products. beside: seconds of quantisation that the kernel tables lack.
-local function quantising(self, found, dtype, operands, beside)
-  if not found then return nil end
-  local inside = small_kernel_time(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
-  found.quantisation_share = math.min(1.0, (inside + beside) / found.seconds)
-  return found
-end
+-- Time of small kernels beside a product: { seconds, low, high }.
+local function spread_out(seconds) return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 } end
 
--- Time of quantisation that the kernel tables lack. Training also writes a transposed copy of the input for the weight
--- gradient. nvfp4 reads the input and the output's gradient two more times: for their maximum, and for the maximum of
--- their Hadamard transform (NVIDIA 2025, arXiv 2509.25149). Quantised weights serve all micro-batches.
-local function quantised(self, dtype, input, gradient)
-  local bytes = 2 * schema.dtype_bytes[dtype] * input
-  if dtype == "nvfp4" then bytes = bytes + 2 * 2 * (input + gradient) end
-  return small_kernel_time(self, bytes)
+-- Quantisation of the operands of a pass: seconds that the kernel tables contain, and the time of a part that they lack
+-- or nil. In NVIDIA's tables each product reads its activation in 16 bits and writes it in dtype: the input in the
+-- forward pass, the output's gradient for both products of the backward pass. Training also writes a transposed copy of
+-- the input for the weight gradient. nvfp4 reads the input and the output's gradient two more times: for their maximum,
+-- and for the maximum of their Hadamard transform (NVIDIA 2025, arXiv 2509.25149). AMD's tables have none of this: one
+-- kernel reads the operand and writes both copies. Quantised weights serve all micro-batches.
+local function quantisation(self, dtype, pass, input, gradient)
+  local size, backward = schema.dtype_bytes[dtype], pass == "backward"
+  if not gemm.quantises(self.device) then
+    local share = in_step.cast_share[self.device.generation] or in_step.stream_share
+    return 0.0, spread_out((2 + 2 * size) * (backward and gradient or input) / (self.device.memory_bandwidth * share))
+  end
+  local inside = moving_fresh(self, (2 + size) * (backward and 2 * gradient or input))
+  if not backward then return inside, nil end
+  local bytes = 2 * size * input + (dtype == "nvfp4" and 2 * 2 * (input + gradient) or 0.0)
+  return inside, spread_out(moving_fresh(self, bytes))
 end
 
 -- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate:
@@ -193,32 +193,35 @@ local function scalar_product(self, op, s, pass)
     provenance = "calibrated", detail = "product without tensor cores" }
 end
 
+local product_detail = { forward = "product of its kernel table", backward = "products of its kernel table" }
+
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
   if not (s.m and s.n and s.k) then return nil end
-  local batch = s.batch or 1
   local scalar = scalar_product(self, op, s, pass)
   if scalar then return scalar end
+  local batch, parts = s.batch or 1, {}
   if pass == "backward" then
-    local d_input = product(self, dtype, batch, s.m, s.k, s.n, op.experts and "rows",
-      misaligned(self, dtype, s.n, s.k))
-    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, op.experts and "sums",
-      math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)))
-    local parts, beside = { d_input or false, d_weight or false }, nil
-    if schema.dtype_bytes[dtype] < 2 then
-      beside = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
-      parts[#parts + 1] = beside
-    end
+    parts = { product(self, dtype, batch, s.m, s.k, s.n, op.experts and "rows", misaligned(self, dtype, s.n, s.k))
+      or false, product(self, dtype, batch, s.n, s.k, s.m, op.experts and "sums",
+        math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k))) or false }
     -- The gradient of a bias is a sum over all rows.
     if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
-      parts[#parts + 1] = small_kernel_time(self, 2.0 * batch * s.m * s.n)
+      parts[3] = spread_out(moving_fresh(self, 2.0 * batch * s.m * s.n))
     end
-    local found = answer(parts, "products of its kernel table")
-    return beside and quantising(self, found, dtype, 2.0 * batch * s.m * s.n, beside.seconds) or found
+  else
+    parts[1] = product(self, dtype, batch, s.m, s.n, s.k, op.experts and "rows", misaligned(self, dtype, s.k, s.n))
+      or false
   end
-  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, op.experts and "rows",
-    misaligned(self, dtype, s.k, s.n)) or false }, "product of its kernel table")
-  return schema.dtype_bytes[dtype] < 2 and quantising(self, found, dtype, (batch + 0.0) * s.m * s.k, 0.0) or found
+  if schema.dtype_bytes[dtype] >= 2 then return answer(parts, product_detail[pass]) end
+  local rows = (batch + 0.0) * s.m
+  local inside, beside = quantisation(self, dtype, pass, rows * s.k, rows * s.n)
+  parts[#parts + 1] = beside
+  local found = answer(parts, product_detail[pass])
+  if found then
+    found.quantisation_share = math.min(1.0, (inside + (beside and beside.seconds or 0.0)) / found.seconds)
+  end
+  return found
 end
 
 --- The attention training models of this device, else of the nearest neighbour that has them.

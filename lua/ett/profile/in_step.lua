@@ -35,6 +35,12 @@ in_step.norm = {
 --- Share of the memory bandwidth that all other streaming kernels reach; assumed.
 in_step.stream_share = 0.80
 
+--- Share of the memory bandwidth that Transformer Engine's cast to 8 bits with a transposed copy reaches on AMD, by
+--- generation. cdna3: 1.84 TB/s for 2048 x 12288 and 1.70 for 256 x 65536 values (ROCm/TransformerEngine pull request
+--- 89, November 2024). cdna4: 3.1 to 4.1 TiB/s in the kernel for many tensors, 0.5 to 0.9 before (pull request 586, May
+--- 2026). It is assumed that kernels of other software are as fast.
+in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
+
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
 --- The factor of FlashAttention 2 on H100 is not fitted to steps. The kernel reaches 298, 319, 333 and 335 TFLOP/s
 --- forward with a causal mask, and 291, 310, 318 and 322 backward without one, at 2048 to 16384 tokens and head

@@ -77,12 +77,15 @@ end
 -- does not overlap the longer; seconds of starting a kernel.
 local arithmetic_share, memory_share, exposed_share, start_seconds = 0.9, 0.8, 0.3, 2.5e-6
 
--- Start of the kernels that quantise the activation: the smallest products of a data type take this much longer than
--- those of bf16, on all NVIDIA devices alike. AMD's tables do not contain these kernels.
+--- Whether a device's tables contain the kernels that quantise the activation. Those of AMD's aiter do not.
+function gemm.quantises(device) return device.vendor ~= "amd" end
+
+-- Start of these kernels: the smallest products of a data type take this much longer than those of bf16, on all NVIDIA
+-- devices alike.
 local quantising_seconds = { fp8 = 10e-6, fp8_block = 2.5e-6, nvfp4 = 4.5e-6 }
 
 local function start(device, dtype)
-  return start_seconds + (device.vendor ~= "amd" and quantising_seconds[dtype] or 0.0)
+  return start_seconds + (gemm.quantises(device) and quantising_seconds[dtype] or 0.0)
 end
 
 local function time(device, dtype, arithmetic, memory)
