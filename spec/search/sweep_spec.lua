@@ -129,6 +129,16 @@ describe("a sweep", function()
     assert.is_false(s.rows[2].overlap_parameters)
   end)
 
+  it("slows kernels by gathers of weights in the plans that have them", function()
+    local plan = { seq = 4096, micro_batch = 4, micro_batches = 4, stack = "fsdp_eager" }
+    local s = sweep.new { model = model, cluster = "dgx_h100", plan = plan, over = { zero = { 0, 3 }, dp = { 1, 8 } } }
+    for _, row in ipairs(s.rows) do
+      plan.zero, plan.dp = row.zero, row.dp
+      assert.equal(estimate.new { model = model, cluster = "dgx_h100", plan = plan }.step_seconds, row.step_seconds)
+    end
+    assert.equal(4, #s.rows)
+  end)
+
   it("refuses lists of values that name nothing", function()
     for name, said in pairs { recompute_modules = "unknown module 'true'", lora_targets = "no product 'true'",
       expert_shares = "expert_shares needs a model with experts" } do

@@ -60,7 +60,7 @@ describe("the estimate of a variation", function()
   end)
 
   it("raises an interrupt again", function()
-    local times = { for_stack = function() error_module.raise("interrupt", "interrupted") end }
+    local times = { of_plan = function() error_module.raise("interrupt", "interrupted") end }
     local ok, raised = pcall(what_if.estimate, { model = mixture, cluster = "dgx_h100", plan = what.plan,
       times = times })
     assert.is_false(ok)

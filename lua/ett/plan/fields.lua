@@ -162,6 +162,7 @@ local fields = {
         .. "full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage fsdp=3",
       needs = { copies, replicated },
+      program = function(zero, p) return zero == 3 and p.stack ~= nil and replicated(p) end, -- Times:of_plan
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },
       help = "ranks over which ZeRO shards; groups of this size are replicas (HSDP; default: all, dp * cp)" },
@@ -308,12 +309,8 @@ function fields.foreign_stage(p, stack)
     kept or stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
---- A warning if a stack's kernels are slowed by gathers of weights that a plan does not have; else nil.
-function fields.without_gathers(p, stack)
-  if not stack.sharded or p.zero == 3 and replicated(p) then return nil end
-  return ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false removes the "
-    .. "slowdown"):format(stack.name)
-end
+--- Whether kernels run while weights are gathered, which slows those of stacks with `sharded`.
+function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan

@@ -78,7 +78,7 @@ local function view_of(self, times, name)
   self.views[times] = views
   if not views[name] then
     local view = setmetatable({}, { __index = times })
-    function view.for_stack() return view end
+    function view.of_plan() return view end
     views[name] = view
   end
   return views[name]
@@ -99,7 +99,7 @@ end
 
 --- Seconds of each layer of a part by pass and role, and the sum over its layers.
 local function seconds_of(self, name, p, times)
-  local lowered = lower.program(self.parts[name], p, view_of(self, times:for_stack(p.stack), name))
+  local lowered = lower.program(self.parts[name], p, view_of(self, times:of_plan(p), name))
   local list, whole, of, sums = {}, 0.0, {}, {}
   for i, kind in ipairs(lowered.kinds) do
     local uses = kind.uses -- one table for equal layers

@@ -331,7 +331,6 @@ local function warnings_of(e, cluster, lowered, model, host)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
-  list[#list + 1] = plan_fields.without_gathers(e.plan, stack)
   list[#list + 1] = registered_over_nodes(e, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do

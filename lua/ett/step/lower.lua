@@ -907,7 +907,7 @@ end
 ---  stack, gather?, boundary_bytes, parts = the same fields for each part of the cluster }; the outer fields are those
 ---  of parts[1]
 function lower.program(model, p, times)
-  times = times:for_stack(p.stack)
+  times = times:of_plan(p)
   p = with_split_stream(model, p, times.stack)
   local parts, descriptions = {}, {}
   for k, own in ipairs(times.parts or { times }) do

@@ -7,6 +7,7 @@ local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
+local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
@@ -363,6 +364,22 @@ function Times:for_stack(name)
   return known
 end
 
+--- The same times for a plan: for its stack, and without the slowdown by gathers of weights if it has none.
+---@param p table a clean plan
+function Times:of_plan(p)
+  local own = self:for_stack(p.stack)
+  if not (own.stack and own.stack.sharded) or plan_fields.gathers_weights(p) then return own end
+  local apart = rawget(own, "apart") -- a view of times has its own
+  if not apart then
+    local stack = {}
+    for name, value in pairs(own.stack) do stack[name] = value end
+    stack.sharded = false
+    apart = own:for_stack(stack)
+    own.apart = apart
+  end
+  return apart
+end
+
 -- Times on a cluster with parts. Operators and the messages of a group are timed on one part, `parts[k]`.
 -- network_gain: by this factor the network between the parts is faster (ett.step.faster).
 local OfParts = { network_gain = 1.0 }
@@ -414,6 +431,10 @@ function OfParts:with(change)
   local list = {}
   for k, own in ipairs(self.parts) do list[k] = change(own) end
   return setmetatable({ cluster = self.cluster, parts = list, network_gain = self.network_gain }, OfParts)
+end
+
+function OfParts:of_plan(p)
+  return self:with(function(own) return own:of_plan(p) end)
 end
 
 function OfParts:for_stack(name)
