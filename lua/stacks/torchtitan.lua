@@ -7,7 +7,8 @@ return {
   repeated_keys = true, -- models/llama/model.py of 2024, Attention.forward: repeat_kv
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
   zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)
-  attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
+  attention = "sdpa", -- models/common/attention.py: sdpa_backends; in 2025 cuDNN on B200 only (torchtitan#1196)
+  norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   sharded = true, stops_early = true, master_shards = true,
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,

@@ -526,6 +526,8 @@ function published.stack(row)
     stack.registered_buffers = true
   end
   if row.attention == "flash_triton" then stack.attention = "flash1_triton" end
+  -- Steps of 2024 and 2025: PyTorch took FlashAttention 2 on Hopper (pytorch#138522), as torchtitan asked (#1196).
+  if stack.attention == "sdpa" then stack.attention = "flash2" end
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end

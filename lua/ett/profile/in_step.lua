@@ -50,6 +50,9 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- mask on MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
 --- The backward pass, MI300X and MI250X are assumed to have the same ratio to cuDNN's law. flash2 stands for PyTorch's
 --- kernels on ROCm: AITER takes 47 % less time forward and 75 % less backward on MI325X (AMD's blog on Primus, 2025).
+--- sdpa stands for PyTorch's scaled_dot_product_attention if it prefers cuDNN. PyTorch does so on Hopper and Blackwell
+--- with cuDNN above 9.15.0 (sdp_utils.cpp, check_prefer_cudnn_attention), which its wheels have since 2.11
+--- (huggingface/transformers#48163). torchtitan asks for this order itself. AMD has FlashAttention.
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A kernel without an entry for a generation counts as fast as the
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.
@@ -57,6 +60,7 @@ in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
     cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
   flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
+  sdpa = { cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
   flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
 }
