@@ -589,6 +589,48 @@ describe("Megatron-LM's flags", function()
     assert.equal(2, run.plan.vp)
   end)
 
+  it("of Megatron-LM's recipes are the keys of ARGS, with lists as on a command line", function()
+    local run = read([[
+DEPENDENCIES:
+  pytorch_base_image: nvcr.io/nvidia/pytorch:26.03-py3
+  dockerfile: |
+    ARG NUM_LAYERS=3
+    RUN pip install --no-build-isolation .
+ENV_VARS:
+  CUDA_DEVICE_MAX_CONNECTIONS: '32'
+ARGS:
+  num_layers: 14
+  hidden_size: 64
+  num_attention_heads: 4
+  seq_length: 32
+  vocab_size: 100
+  num_experts: 8
+  expert_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  num_layers_per_virtual_pipeline_stage: 4
+  account_for_embedding_in_pipeline_split: true
+  account_for_loss_in_pipeline_split: true
+  moe_token_dispatcher_type: flex
+  moe_flex_dispatcher_backend: hybridep
+  moe_paged_stash: true
+  recompute_granularity: selective
+  recompute_modules: moe_act layernorm
+  cuda_graph_impl: transformer_engine
+  cuda_graph_scope:
+  - moe_router
+  - moe_preprocess
+  bf16: true
+  main_grads_dtype: bf16
+]], { dp = 2 }, nil, ".yaml")
+    local p, notes = run.plan, table.concat(run.model.notes, "\n")
+    assert.same({ "moe_act", "layernorm" }, p.recompute_modules)
+    assert.same({ 3, 4, 4, 3 }, p.split)
+    assert.equal("megatron_hybridep:cross_entropy=megatron:graphed=moe_router+moe_preprocess", p.stack)
+    assert.equal("bf16", p.gradient_dtype) -- a flag of Megatron-LM, not a field of NeMo's optimizer
+    assert.is_nil(notes:find("unknown", 1, true))
+    assert.matches("not modelled: --moe-paged-stash", notes, 1, true)
+  end)
+
   it("have Megatron-LM's defaults", function()
     local run = read(small .. "--swiglu --nproc-per-node 8 --nnodes 2 --tensor-model-parallel-size 2")
     local h, p = run.model.hyper, run.plan
@@ -613,7 +655,9 @@ describe("Megatron-LM's flags", function()
         ":cross_entropy=megatron:quantised_weights=single",
       ["--fp8-format hybrid"] = ":cross_entropy=megatron", ["--fp8-param-gather"] = ":cross_entropy=megatron",
       ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = ":cross_entropy=megatron:graphs",
-      ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = ":cross_entropy=megatron" } do
+      ["--external-cuda-graph --cuda-graph-scope attn"] = ":cross_entropy=megatron:graphed=attn",
+      ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] =
+        ":cross_entropy=megatron:graphed=attn+moe_router" } do
       assert.equal("megatron" .. expected, (chosen(flags)), flags)
     end
     assert.matches("--fp8-param-gather is not modelled", select(3, chosen "--fp8-param-gather"), 1, true)
@@ -623,9 +667,11 @@ describe("Megatron-LM's flags", function()
     assert.is_nil(said:find("param-gather", 1, true))
     assert.matches("--use-nccl-ub: where the data-parallel ranks share NVLink, state "
       .. "stack=megatron:cross_entropy=megatron:registered_buffers", select(3, chosen "--use-nccl-ub"), 1, true)
-    local _, attention, notes = chosen "--cuda-graph-impl transformer_engine --cuda-graph-scope attn --no-rope-fusion"
+    local graphed, attention, notes = chosen("--cuda-graph-impl transformer_engine --cuda-graph-scope attn mamba "
+      .. "--no-rope-fusion")
     assert.equal("flash", attention)
-    assert.matches("not modelled: --cuda-graph-scope attn", notes, 1, true)
+    assert.equal("megatron:cross_entropy=megatron:graphed=attn", graphed)
+    assert.matches("not modelled: --cuda-graph-scope attn mamba", notes, 1, true)
     assert.matches("not modelled: --no-rope-fusion", notes, 1, true)
     for flags, kernel in pairs { ["--transformer-impl local"] = "fused_softmax",
       ["--transformer-impl local --use-flash-attn"] = "flash", ["--transformer-impl transformer_engine"] = "flash",
@@ -1249,12 +1295,15 @@ describe("a plan as Megatron-LM's flags", function()
     for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
       { "llama3-8b", { stack = "plain" }, false }, { "llama3-8b", { stack = "megatron:graphs" }, true },
       { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "recomputation" },
+      { "mixtral-8x7b", { stack = "megatron:graphed=attn+moe_router" }, true },
       { "mixtral-8x7b", { stack = "megatron:graphs" }, false, "unpadded experts" },
       { "mixtral-8x7b", { stack = "megatron:graphs", capacity_factor = 1, pad_to_capacity = true }, true } } do
       local text, left_out = export_of(case[2], case[1])
       assert.equal(case[3], text:find("--cuda-graph-impl transformer_engine", 1, true) ~= nil, text)
       assert.same(case[4] and { refused .. case[4] } or {}, left_out)
     end
+    assert.matches("--cuda-graph-scope attn moe_router\n", (export_of({ stack = "megatron:graphed=attn+moe_router" },
+      "mixtral-8x7b")), 1, true)
   end)
 
   it("reports each public model that its flags do not reproduce", function()

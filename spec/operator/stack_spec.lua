@@ -50,6 +50,19 @@ describe("a stack with a base", function()
   end)
 end)
 
+it("a stack has fewer launches with CUDA graphs of modules", function()
+  local plain, attention, all = stacks.get "megatron_hybridep", stacks.get "megatron_hybridep:graphed=attn",
+    stacks.get "megatron_hybridep:graphed=attn+moe_router+moe_preprocess"
+  assert.near(plain.launch_seconds / 2, attention.launch_seconds, 1e-18)
+  assert.near(plain.launch_seconds / 3, all.launch_seconds, 1e-18)
+  -- Launches of routing: without its graph all remain, with it a quarter.
+  local function routing(stack) return (stack.moe_launches + 1) * stack.launch_seconds end
+  assert.near(routing(plain), routing(attention), 1e-12)
+  assert.near(routing(plain) / 4, routing(all), 1e-12)
+  assert.matches("graphed: unknown part 'atn'; did you mean 'attn'", tostring(select(2, pcall(stacks.get,
+    "megatron:graphed=atn"))), 1, true)
+end)
+
 it("the page lists every field of a stack with its values and default", function()
   local fields = require "ett.base.merged"(stacks.fields)
   fields.name, fields.summary, fields.source = nil, nil, nil -- in the file to copy

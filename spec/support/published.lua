@@ -484,20 +484,14 @@ end
 
 local dispatchers = { deepep = "megatron_moe", hybridep = "megatron_hybridep" }
 
--- Shares of a layer's launches: six of twelve operators are attention with its norm and residual, five a dense MLP with
--- its own, two the norm and the router of experts.
-local graphed = { attn = 1 / 2, mlp = 5 / 12, moe_router = 1 / 6 }
-
--- Share of a layer's launches that remain on the host with Transformer Engine's graphs of its parts.
-local function launches_left(row)
-  local graphs, left = row.cuda_graphs, 1
+-- The modules with CUDA graphs of their own, or "".
+local function graphed(row)
+  local graphs = row.cuda_graphs
   -- If a row does not state it: 41 of the 50 mixtures of Megatron-Bridge on NVL72 that state it run graphs.
   if graphs == nil and row.framework == "megatron-bridge" and row.arch == "moe" and row.device:find "^GB" then
     graphs = "transformer_engine:attn,moe_router,moe_preprocess"
   end
-  local parts = type(graphs) == "string" and graphs:match "^transformer_engine:(.*)" or ""
-  for part in parts:gmatch "[%w_]+" do left = left - (graphed[part] or 0) end
-  return left
+  return type(graphs) == "string" and graphs:match "^transformer_engine:(.*)" or ""
 end
 
 -- The loss kernel of NeMo's older releases. Transformer Engine has one since 2.1 (TransformerEngine#1456, February
@@ -548,14 +542,10 @@ function published.stack(row)
     stack.keeps_outputs, stack.norm = false, "fused"
   end
   if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
-  local left = launches_left(row)
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
-  if left < 1 then
-    -- Of routing a quarter remains: with each product of experts, one of the two operators that move tokens.
-    stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds,
-      math.max(0, (stack.moe_launches + 1) / 4 / left - 1)
-  end
+  stack.graphed = graphed(row)
+  stack_module.capture_parts(stack)
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end
   local graphs = stack.graphs or row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer"

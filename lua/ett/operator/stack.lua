@@ -30,7 +30,7 @@ stack_module.fields = {
   context_parallel = { "string", default = "te", one_of = { "te", "torch" } },
   repeated_keys = flag,
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
-  graphs = flag, blocking = flag,
+  graphs = flag, graphed = "string?", blocking = flag,
   moe_launches = { "nonnegative", default = 0, most = 1e3 },
   batch_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
   expert_seconds = { "nonnegative", default = 0, most = 1 },
@@ -82,6 +82,28 @@ function stack_module.capture(stack)
   stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
+-- Shares of a layer's launches: six of twelve operators are attention with its norm and residual, five a dense MLP with
+-- its own, two the norm and the router of experts. The preparation of permutations has none of its own.
+local shares = { attn = 1 / 2, mlp = 5 / 12, moe_router = 1 / 6, moe_preprocess = 0 }
+
+--- Megatron-LM's modules of --cuda-graph-scope whose graphs ett models.
+stack_module.graph_parts = schema.keys(shares)
+
+--- Reduces the launches of a stack by CUDA graphs of single modules: `graphed`, names joined by other characters. With
+--- one of the router, a quarter of routing's launches remains: beside each product of experts, one of the two operators
+--- that move tokens.
+function stack_module.capture_parts(stack)
+  local left, routing = 1, 1
+  for name in stack.graphed:gmatch "[%w_]+" do
+    if not shares[name] then
+      error_module.raise("plan", "graphed: %s", error_module.unknown("part", name, stack_module.graph_parts))
+    end
+    left, routing = left - shares[name], name == "moe_router" and 1 / 4 or routing
+  end
+  stack.moe_launches = math.max(0, (stack.moe_launches + 1) * routing / left - 1)
+  stack.launch_seconds = left * stack.launch_seconds
+end
+
 -- The fields of a stack's file, completed from its bases. users: names of the stacks whose base led to this one.
 local function with_base(name, users)
   local given, path = find.load("lua/stacks", name)
@@ -103,10 +125,11 @@ function stack_module.get(text)
   local name, own = parts(text or "plain")
   local stack, _, label = find.described("lua/stacks", name, fields)
   if stack.base then stack = schema.check(with_base(name, {}), fields, label) end
-  if next(own) == nil then return stack end
+  if next(own) == nil and not stack.graphed then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
   for key, value in pairs(own) do stack[key] = value end
   stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
+  if stack.graphed then stack_module.capture_parts(stack) end
   stack.name = text
   return stack
 end

@@ -259,16 +259,19 @@ local function pipeline(p, h, add, leave_out)
   end
 end
 
--- CUDA graphs of whole layers; stacks of other software have graphs that no flag of Megatron-LM states.
+-- CUDA graphs of layers or modules; stacks of other software have graphs that no flag of Megatron-LM states.
 -- transformer_config.py (__post_init__) refuses graphs with recomputation of a captured module, and graphs of experts
 -- without padding to a capacity.
 local function graphs(p, h, stack, add, leave_out)
-  if not (stack.graphs and stack.name:find "^megatron") then return end
-  local reason = p.recompute ~= "none" and "recomputation" or h.experts and not p.pad_to_capacity and "unpadded experts"
+  local parts = not stack.graphs and stack.graphed
+  if not ((stack.graphs or parts) and stack.name:find "^megatron") then return end
+  local reason = p.recompute ~= "none" and "recomputation"
+    or not parts and h.experts and not p.pad_to_capacity and "unpadded experts"
   if reason then
-    leave_out("graphs: Megatron-LM has no CUDA graphs of whole layers with %s", reason)
+    leave_out("graphs: Megatron-LM has no CUDA graphs of %s with %s", parts and "modules" or "whole layers", reason)
   else
     add("cuda-graph-impl", "transformer_engine")
+    add("cuda-graph-scope", parts and parts:gsub("[^%w_]+", " "))
   end
 end
 

@@ -60,7 +60,9 @@ flags.unmodelled = set [[
   moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
-  hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection]]
+  hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection offload-optimizer-states
+  moe-router-padding-for-quantization moe-paged-stash moe-expert-rank-capacity-factor use-transformer-engine-op-fuser
+  moe-hybridep-num-sms moe-deepep-num-sms]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
 local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1" }
@@ -81,7 +83,9 @@ flags.without_effect = set [[
   moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
   overlap-p2p-communication
   moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
-  moe-token-drop-policy store-param-remainders
+  moe-token-drop-policy store-param-remainders moe-mlp-glu-interleave-size cuda-graph-warmup-steps
+  moe-paged-stash-page-size moe-paged-stash-buffer-size-factor-cuda moe-paged-stash-buffer-size-factor-cpu
+  moe-pad-experts-for-cuda-graph-inference delay-offload-until-cuda-graph
   rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
   rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
   weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale

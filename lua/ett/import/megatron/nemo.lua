@@ -54,7 +54,7 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path peft]])
   :gmatch "%S+" do ignored[name] = true end
 
-local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
+local skipped_sections = { DEPENDENCIES = true, ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
   megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true, peft = true }
 
@@ -256,7 +256,9 @@ local function is_first(config) return type(config.model) == "table" and type(co
 --- Flags of a configuration, and whether its keys are flags of Megatron-LM.
 ---@param amp boolean? megatron_amp_O2 of NeMo 1, unless the configuration states it
 local function flags_of(config, amp)
-  local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
+  local list, distributed, sharded, strategy, reduced = {}, false, false, nil, "32"
+  local flags = type(config.ARGS) == "table" -- Megatron-LM's examples/moe_recipes: keys are flags, "_" for "-"
+  local whole = flags
   local apex -- whether NeMo 1 shards states by Apex's optimizer
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
@@ -267,7 +269,7 @@ local function flags_of(config, amp)
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
     whole = whole or key ~= leaf.key
     local name = renamed[key] or key:gsub("_", "-")
-    local words = words_of(value, key ~= leaf.key and not bracketed[name])
+    local words = words_of(value, (flags or key ~= leaf.key) and not bracketed[name])
     local text = words and table.concat(words, " ")
     if key == "name" and text and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
       distributed, apex = true, text:match "distributed_fused_adam" ~= nil

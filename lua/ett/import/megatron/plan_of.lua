@@ -314,16 +314,18 @@ end
 
 local whole_graphs = { full = true, full_iteration = true }
 
---- Whether CUDA graphs launch a whole layer or step. Notes graphs of parts, which are not modelled.
-local function has_graphs(args)
+--- The part of a stack's text that states CUDA graphs: of a whole layer or step, or of modules. Notes other modules.
+local function graphs_of(args)
   local impl = args:choice("cuda-graph-impl", "none", { none = "none", ["local"] = "local",
     transformer_engine = "transformer_engine" })
-  if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then return false end
-  local scope = table.concat(args.given["cuda-graph-scope"] or { "full" }, " ")
-  if not whole_graphs[scope] then
-    args:note("flags that change the step and are not modelled: --cuda-graph-scope %s", scope)
+  if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then return "" end
+  local scope = args.given["cuda-graph-scope"] or { "full" }
+  if #scope == 1 and whole_graphs[scope[1]] then return ":graphs" end
+  local parts, others = kept(scope, stacks.graph_parts)
+  if others then
+    args:note("flags that change the step and are not modelled: --cuda-graph-scope %s", table.concat(scope, " "))
   end
-  return whole_graphs[scope] or false
+  return #parts > 0 and ":graphed=" .. table.concat(parts, "+") or ""
 end
 
 --- The stack that the flags choose, with changed fields where they name other kernels.
@@ -331,7 +333,7 @@ local function stack_of(args, p, sharded)
   local name = sharded and "megatron_fsdp"
     or own_dispatcher(args) == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
-  local loss, graphs = cross_entropy(args), has_graphs(args)
+  local loss, graphs = cross_entropy(args), graphs_of(args)
   local stack = stacks.get(name)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
   local single = args:has "disable-parameter-transpose-cache" -- of TransformerConfig
@@ -347,7 +349,7 @@ local function stack_of(args, p, sharded)
   if args:has "use-nccl-ub" or args:has "nccl-ub" then
     args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
   end
-  return graphs and name .. ":graphs" or name
+  return name .. graphs
 end
 
 --- The plan, overridden by the given fields.
