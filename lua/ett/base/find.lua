@@ -195,7 +195,9 @@ end
 local tolerant = { clusters = true, ["clusters/devices"] = true, ["lua/models"] = true }
 
 --- A name without case and punctuation: "Llama-3.1_8B" -> "llama318b".
-local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
+function find.plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
+
+local plain = find.plain
 
 --- Whether consecutive words of a name form the given plain text: "h100" in "dgx_h100". The second result: whether
 --- they do with a number behind it: "qwen" in "qwen3-8b".

@@ -7,6 +7,7 @@
 local error_module = require "ett.base.error"
 local expert_layers = require "ett.import.expert_layers"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local max_layers = require("ett.model.hyper").fields.layers.most
 local schema = require "ett.base.schema"
 local types = require "ett.import.huggingface_types"
@@ -63,8 +64,7 @@ local function text_part(config, label, notes)
     if type(inner) == "table" then
       notes[#notes + 1] = ("only the part '%s' of this %s model is estimated"):format(key,
         tostring(kind))
-      local part = {}
-      for name, value in pairs(inner) do part[name] = value end
+      local part = merged(inner)
       part.model_type = part.model_type or types.text_of[kind] or types.refused[kind] and kind
       -- Some configurations state this outside the nested part.
       if part.tie_word_embeddings == nil then part.tie_word_embeddings = config.tie_word_embeddings end

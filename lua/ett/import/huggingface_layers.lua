@@ -2,6 +2,7 @@
 --
 -- Returns a function that fills the table of ett.import.huggingface_types; its argument `add` registers one type.
 local hybrids = require "ett.import.huggingface_hybrids"
+local merged = require "ett.base.merged"
 local max_layers = require("ett.model.hyper").fields.layers.most
 
 local number, kinds, groups, check_kinds = hybrids.number, hybrids.kinds, hybrids.groups, hybrids.check_kinds
@@ -131,8 +132,7 @@ local function step3p5(config, hyper)
   local list = fields_where(hyper, tostring(other.attention_type), { heads = number(other.num_attention_heads),
     kv_heads = number(other.num_attention_groups), head_dim = number(other.head_dim) })
   for i, own in ipairs(list) do
-    local fields = { rotary_fraction = turned[i] ~= 1 and number(turned[i]) or nil }
-    for key, value in pairs(own or {}) do fields[key] = value end
+    local fields = merged({ rotary_fraction = turned[i] ~= 1 and number(turned[i]) or nil }, own or nil)
     list[i] = next(fields) and fields or false
   end
   hyper.layer_fields = list

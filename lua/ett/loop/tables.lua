@@ -146,8 +146,6 @@ function tables.middle(list)
   return stats.mean(table.move(sorted, cut + 1, #sorted - cut, 1, {}))
 end
 
-local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
-
 local function operator_table(into, entry, rows, measured)
   for _, row in ipairs(rows) do
     row.microseconds = {}
@@ -195,8 +193,8 @@ local function add_collective_tables(into, list)
     for elements in pairs(entry.rows) do sizes[#sizes + 1] = elements end
     table.sort(sizes)
     for i, elements in ipairs(sizes) do
-      lines[i] = ("%s,%s"):format(number(math.tointeger(elements) or elements),
-        number(tables.middle(entry.rows[elements])))
+      lines[i] = ("%s,%s"):format(sample_table.number(math.tointeger(elements) or elements),
+        sample_table.number(tables.middle(entry.rows[elements])))
     end
     list[#list + 1] = { name = sample_table.name(into.device, entry.kind, entry.dtype,
       { entry.topology.nodes, entry.topology.gpus_per_node }), rows = #lines,

@@ -35,8 +35,7 @@ local enter_head = { collective = "tensor_enter", with = { unquantised = true } 
 function blocks.with(entries, fields)
   local list = {}
   for i, entry in ipairs(entries) do
-    local own = {}
-    for key, value in pairs(type(entry) == "string" and { op = entry } or entry) do own[key] = value end
+    local own = merged(type(entry) == "string" and { op = entry } or entry)
     local inner = own.with
     own.with = function(c)
       local all, seen = {}, setmetatable({}, { __index = c })
@@ -287,9 +286,7 @@ end
 --- The entries of a kind of layer. Operators see the fields `own` of the layer, too.
 local function made_of(h, kind, of, own, ops_of)
   if not (of or own) then return ops_of(kind, h) end
-  local seen = setmetatable({}, { __index = h })
-  for key, value in pairs(of and layer_kinds[of].fields or {}) do seen[key] = value end
-  for key, value in pairs(own or {}) do seen[key] = value end
+  local seen = setmetatable(merged(of and layer_kinds[of].fields, own), { __index = h })
   local ops, with = ops_of(kind, seen), {}
   for key, value in pairs(own or {}) do
     if not block_fields[key] then with[key] = value end

@@ -20,8 +20,6 @@ end
 -- first call; those beside a script may be other programs.
 local by_repository, by_alias, generation
 
-local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
-
 local function read_all()
   if generation == find.generation then return end
   by_repository, by_alias, generation = {}, {}, find.generation
@@ -31,7 +29,7 @@ local function read_all()
     for word in preset.source:lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
       by_repository[word] = by_repository[word] or entry.name
     end
-    for _, alias in ipairs(preset.aliases or {}) do by_alias[plain(alias)] = entry.name end
+    for _, alias in ipairs(preset.aliases or {}) do by_alias[find.plain(alias)] = entry.name end
   end
 end
 
@@ -45,7 +43,7 @@ end
 
 local function of_alias(name)
   read_all()
-  return by_alias[plain(name)]
+  return by_alias[find.plain(name)]
 end
 
 --- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.

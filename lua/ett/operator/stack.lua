@@ -6,6 +6,7 @@
 -- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
 
@@ -113,10 +114,7 @@ local function with_base(name, users)
   if users[given.base] then
     error_module.raise("model", "%s: its base '%s' leads back to it", find.label(path), given.base)
   end
-  local all = {}
-  for key, value in pairs(with_base(given.base, users)) do all[key] = value end
-  for key, value in pairs(given) do all[key] = value end
-  return all
+  return merged(with_base(given.base, users), given)
 end
 
 --- The stack of a name, with the fields that follow the name. Raises an error with the nearest name if there is none.

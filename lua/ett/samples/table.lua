@@ -182,7 +182,10 @@ function sample_table.passes(results)
   return list
 end
 
-local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
+--- A number as it stands in a sample table.
+function sample_table.number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
+
+local number = sample_table.number
 
 function sample_table.row(target, values, results, topology)
   local fields = {}

@@ -3,6 +3,7 @@
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 local links = require "ett.ledger.links"
+local merged = require "ett.base.merged"
 local simple = require "ett.ledger.simple_transformer"
 local operator = require "ett.operator"
 local timing = require "ett.ledger.timing"
@@ -214,8 +215,7 @@ function views_module.new(given)
   chip.intra, chip.inter = chip.intra or chip.inter, chip.inter or chip.intra
   local settings = { overlap = given.overlap or 1,
     utilization = given.utilization or simple.parameters.base_utilization }
-  local hyper, p = estimate.model.hyper, {}
-  for name, value in pairs(estimate.plan) do p[name] = value end
+  local hyper, p = estimate.model.hyper, merged(estimate.plan)
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)
   local s = shapes(hyper)
   local views = { of_ledger(s, p, chip, settings), of_simple_model(s, p, chip, settings), predicted(estimate) }

@@ -404,8 +404,7 @@ local function forwarded(state, group, topology)
   local id = group .. " forwarded"
   local found = state.topologies[id]
   if not found then
-    found = { forwarded = true }
-    for k, v in pairs(topology) do found[k] = v end
+    found = merged(topology, { forwarded = true })
     state.topologies[id] = found
   end
   return found

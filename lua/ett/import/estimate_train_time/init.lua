@@ -5,6 +5,7 @@
 local error_module = require "ett.base.error"
 local composition = require "ett.import.estimate_train_time.composition"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local reference = {}
@@ -97,8 +98,7 @@ function reference.check(config, label)
   if type(config) ~= "table" then
     error_module.raise("model", "%s: must hold a table of named fields, got %s", label, schema.describe(config))
   end
-  local given = {}
-  for key, value in pairs(config) do given[key] = value end
+  local given = merged(config)
   for _, key in ipairs { "comm_bucket", "encoders", "fwd_syncs", "bwd_syncs" } do
     given[key] = to_number(given[key])
   end

@@ -2,6 +2,7 @@
 local composition = require "ett.import.estimate_train_time.composition"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 
 local reference_source = {}
 
@@ -80,10 +81,7 @@ local function with_nodes_of(cluster, gpus_per_node)
       .. "%d, or another cluster with --cluster", gpus_per_node, cluster.name, cluster.gpus_per_node,
       cluster.gpus_per_node)
   end
-  local copy = {}
-  for key, value in pairs(cluster) do copy[key] = value end
-  copy.gpus_per_node = gpus_per_node
-  return copy
+  return merged(cluster, { gpus_per_node = gpus_per_node })
 end
 
 -- Devices named in the file names of a folder.
