@@ -270,6 +270,7 @@ it("finds a device by its driver's name, without spaces as in file names, and no
   local physics = require "ett.profile.physics"
   for name, key in pairs { ["NVIDIA H100 PCIe"] = "h100_pcie", ["NVIDIA H100 80GB HBM3"] = "h100_sxm",
     ["NVIDIA A100-SXM4-40GB"] = "a100_sxm_40gb", ["NVIDIA A800-SXM4-80GB"] = "a100_sxm",
+    ["NVIDIA A800-SXM4-40GB"] = "a100_sxm_40gb", ["NVIDIA H800"] = "h800", ["NVIDIA H800 PCIe"] = "h100_pcie",
     ["NVIDIA RTX PRO 6000 Blackwell Server Edition"] = "rtx_pro_6000", ["NVIDIA GB200"] = "gb200",
     ["NVIDIA GH200 480GB"] = "gh200", ["NVIDIA L4"] = "l4", ["NVIDIA L40S"] = "l40s", ["NVIDIA A40"] = "a40",
     ["NVIDIA L40"] = false, ["NVIDIA RTX A4000"] = false, ["NVIDIA L40 48GB"] = false,

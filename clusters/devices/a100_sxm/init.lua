@@ -2,7 +2,7 @@
 return {
   name = "NVIDIAA100-SXM4-80GB",
   summary = "NVIDIA A100, SXM, 80 GB",
-  aliases = { "A100", "A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB" },
+  aliases = { "A100", "A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", "A800" },
   source = "ai-dynamo/aiconfigurator@095f58a systems/*.yaml (datasheets)",
   peak_flops = { bf16 = 312e12, fp16 = 312e12, fp32 = 19.5e12, int8 = 624e12, tf32 = 156e12 },
   measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },

@@ -2,7 +2,7 @@
 return {
   name = "A100-SXM4-40GB",
   summary = "NVIDIA A100, SXM, 40 GB",
-  aliases = { "NVIDIA A100-SXM4-40GB" },
+  aliases = { "NVIDIA A100-SXM4-40GB", "A800-SXM4-40GB" },
   source = "NVIDIA A100 datasheet",
   peak_flops = { bf16 = 312e12, fp16 = 312e12, fp32 = 19.5e12, int8 = 624e12, tf32 = 156e12 },
   measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },

@@ -2,7 +2,7 @@
 return {
   name = "H100-PCIe-80GB",
   summary = "NVIDIA H100, PCIe, 80 GB",
-  aliases = { "H100 PCIe" },
+  aliases = { "H100 PCIe", "H800 PCIe" },
   source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
   peak_flops = { bf16 = 756e12, fp16 = 756e12, fp32 = 51e12, fp8 = 1513e12, int8 = 1513e12, tf32 = 378e12 },
   measured_flops = { fp16 = 495.9e12, bf16 = 495.9e12 },

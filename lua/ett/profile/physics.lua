@@ -14,9 +14,6 @@ physics.assumed_multiprocessors = 108
 -- Streaming multiprocessors of devices without a file.
 local multiprocessors = { MI250 = 208 }
 
--- Devices with the same chip under another name.
-local same_chip = { A800 = "A100", H800 = "H100" }
-
 local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
 local devices -- plain name -> facts
@@ -41,7 +38,6 @@ function physics.device_of(gpu)
     end
   end
   gpu = plain(gpu)
-  for from, to in pairs(same_chip) do gpu = gpu:gsub(from, to) end
   local best
   for name in pairs(devices) do
     if names_device(gpu, name) and (not best or #name > #best) then best = name end
