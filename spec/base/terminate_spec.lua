@@ -1,24 +1,18 @@
 --- SIGTERM, as Slurm and timeout send it: what was begun is put away, rows stay whole, and the process dies of it.
+local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"
 
 local folder
 
-local function write(name, text)
-  local file = assert(io.open(folder .. "/" .. name, "w"))
-  file:write(text)
-  file:close()
-end
+local function write(name, text) command.write(folder, name, text) end
 
---- Starts a command in the folder; once `ready` (a shell condition) holds it gets SIGTERM `times` times.
-local function terminated(command, ready, times)
-  local pipe = io.popen(([[cd '%s' && export TMPDIR='%s/tmp' && { '%s/bin/ett' %s & pid=$!; n=0
+--- Starts ett in the folder. When `ready` (a shell condition) holds, it gets SIGTERM once for each word of `times`.
+local function terminated(arguments, ready, times)
+  return command.shell(([[cd '%s' && export TMPDIR='%s/tmp' && { '%s/bin/ett' %s & pid=$!; n=0
     until %s || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done
-    for i in %s; do sleep 0.2; kill -TERM $pid; done; wait $pid; echo "status $?"; } 2>&1]]):format(folder, folder,
-    host.prefix, command, ready, times or "1"))
-  local text = pipe:read("a")
-  pipe:close()
-  return text, math.tointeger(tonumber(text:match("status (%d+)\n$")))
+    for i in %s; do sleep 0.2; kill -TERM $pid; done; wait $pid; }]]):format(folder, folder, host.prefix, arguments,
+    ready, times or "1"))
 end
 
 local function left()
@@ -29,12 +23,10 @@ end
 
 describe("SIGTERM", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
     lfs.mkdir(folder .. "/tmp")
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("closes a script's objects, removes its temporary folder, and ends it", function()
     write("long.lua", [[

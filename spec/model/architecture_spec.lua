@@ -1,4 +1,5 @@
 --- Architectures: the layers that blocks build, shared parameters, refused descriptions.
+local command = require "command"
 local architecture = require "ett.model.architecture"
 local collective = require "ett.operator.collective"
 local model_module = require "ett.model"
@@ -208,18 +209,16 @@ describe("wrong architectures", function()
 end)
 
 describe("an architecture of one's own", function()
-  local find, lfs, operator = require "ett.base.find", require "lfs", require "ett.operator"
+  local find, operator = require "ett.base.find", require "ett.operator"
   local folder
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
     find.set_script_folder(folder)
   end)
   after_each(function()
     find.set_script_folder(nil)
     operator.forget()
-    require("ett.base.folder").remove(folder)
+    command.remove(folder)
   end)
 
   local function write(name, text)

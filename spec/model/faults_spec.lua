@@ -1,4 +1,5 @@
 -- Warnings of layers that can be built but give wrong times.
+local command = require "command"
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
 local faults = require "ett.model.faults"
@@ -93,9 +94,7 @@ describe("a layer warns of", function()
   end)
 
   it("the same of products whose files state no region: tensor ranks split their outputs or inputs", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    local folder = command.folder()
     for name, widths in pairs { own_up = 'inputs = "hidden", outputs = shapes.local_ffn',
       own_down = 'inputs = shapes.local_ffn, outputs = "hidden"',
       own_whole = 'inputs = "hidden", outputs = "hidden"' } do
@@ -109,7 +108,7 @@ return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):
       of { "own_whole", blocks.enter, "own_up", "own_down" }, of { "own_up", "own_down", blocks.leave } }
     find.set_script_folder(nil)
     require("ett.operator").forget()
-    require("ett.base.folder").remove(folder)
+    command.remove(folder)
     assert.same({ {},
       { "layer 'block': no tensor_leave follows own_down, so its partial sums over tp ranks are not added" },
       { "layer 'block': no tensor_enter precedes own_up, so the gradient of its input is not added over tp ranks" } },

@@ -1,3 +1,4 @@
+local command = require "command"
 local attention_training = require "ett.profile.kernels.attention_training"
 local operator = require "ett.operator"
 local find = require "ett.base.find"
@@ -379,9 +380,7 @@ describe("a user's own operator", function()
   local folder
 
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
   end)
   after_each(function()
     find.set_script_folder(nil)

@@ -1,4 +1,5 @@
 --- From samples to coefficient files to predictions without the samples.
+local command = require "command"
 local lfs = require "lfs"
 local fits = require("needs").fitting(it, pending)
 
@@ -19,9 +20,7 @@ end
 local function seconds(mp, b, l, dim) return 2.0 * b * l * dim * (3 * dim / mp) / 200e12 + 5e-6 end
 
 setup(function()
-  folder = os.tmpname()
-  os.remove(folder)
-  lfs.mkdir(folder)
+  folder = command.folder()
   lfs.mkdir(folder .. "/samples")
   local file = assert(io.open(folder .. "/samples/NVIDIAX100_linear1_fp16.csv", "w"))
   file:write("mp,b,l,dim,F_dur(us),B_dur(us)\n")

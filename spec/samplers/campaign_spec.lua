@@ -1,3 +1,4 @@
+local command = require "command"
 local campaign = require "ett.sampling.campaign"
 local find = require "ett.base.find"
 local lfs = require "lfs"
@@ -236,9 +237,7 @@ describe("a table", function()
   local backend = find.load("samplers", "cpu")
   local usable = backend.available()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
     find.set_script_folder(here .. "/fixture")
   end)
   after_each(function()

@@ -1,4 +1,5 @@
 --- The MPI back end: collectives compute what they should, and shared campaigns lose nothing.
+local command = require "command"
 local host = require "ett.host"
 
 if not require("needs").ranks("the MPI back end", _ENV) then return end
@@ -23,11 +24,9 @@ end
 
 describe("the MPI back end", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("computes every collective on 3 ranks", function()
     local spec = write("ranks_spec.lua", [[

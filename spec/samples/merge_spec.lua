@@ -1,14 +1,12 @@
-local lfs = require "lfs"
+local command = require "command"
 local merge = require("ett.samples.merge").merge
 
 describe("merging the tables of parts", function()
   local folder
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   local function write(name, text)
     local file = assert(io.open(folder .. "/" .. name, "w"))

@@ -1,4 +1,5 @@
 --- Frozen weights and LoRA's adapters, against formulas by hand and a profile whose times are FLOPs alone.
+local command = require "command"
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan = require "ett.plan"
@@ -309,9 +310,7 @@ describe("an operator whose passes lack the backward pass", function()
   local find, operator = require "ett.base.find", require "ett.operator"
 
   it("has no backward time, stores nothing and counts its model FLOPs once", function()
-    local place = os.tmpname()
-    os.remove(place)
-    require("lfs").mkdir(place)
+    local place = command.folder()
     for name, passes in pairs { both = "", once = 'passes = { "forward" },' } do
       local file <close> = assert(io.open(("%s/probe_%s.lua"):format(place, name), "w"))
       file:write(([[

@@ -1,4 +1,5 @@
 --- Makes small Kineto traces with metrics that can be computed by hand. Times in microseconds.
+local command = require "command"
 local json = require "ett.json"
 
 local maker = {}
@@ -61,9 +62,7 @@ end
 
 --- A new folder that is removed when the spec ends.
 function maker.folder()
-  local name = os.tmpname()
-  os.remove(name)
-  assert(require("lfs").mkdir(name))
+  local name = command.folder()
   return name
 end
 

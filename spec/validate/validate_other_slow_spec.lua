@@ -1,4 +1,5 @@
 --- `ett validate` on one processor, and runs that must fail. Every layout: validate_slow_spec.lua.
+local command = require "command"
 local find = require "ett.base.find"
 local host = require "ett.host"
 
@@ -11,22 +12,15 @@ if not usable then
   return
 end
 
+local shell = command.shell
 local folder
-local command = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
-
-local function read(pipe_command)
-  local pipe = io.popen(pipe_command)
-  local text = pipe:read("a")
-  return text, pipe:close()
-end
+local validate = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
 
 describe("ett validate", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   --- A folder in whose back end gelu computes something else.
   local function wrong()
@@ -41,20 +35,20 @@ describe("ett validate", function()
     if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
     for layout, crowded in pairs { ["1x1"] = "over 1 configuration\n$",
       ["2x1"] = "over 1 configuration; 2 ranks share a processor\n$" } do
-      local text, ok = read(("ETT_PATH='%s' taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 "
-        .. "--out %s/%s 2>&1"):format(wrong(), command, layout, folder, layout))
-      assert(ok, text)
+      local text, status = shell(("ETT_PATH='%s' taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 "
+        .. "--out %s/%s"):format(wrong(), validate, layout, folder, layout))
+      assert.equal(0, status, text)
       assert.matches(crowded, text)
       assert.matches("# threads: 1 pinned to processor 1\n",
-        (read(("cat %s/%s/ranks_*_near/*gelu*.csv"):format(folder, layout))))
+        (shell(("cat %s/%s/ranks_*_near/*gelu*.csv"):format(folder, layout))))
     end
   end)
 
   it("predicts nothing from an operator that computes a wrong result", function()
     for layout, where in pairs { ["1x1"] = "", ["2x1"] = "layout 2x1, 2 ranks: " } do
-      local text, ok = read(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 --steps 1 2>&1"):format(wrong(),
-        command, layout))
-      assert.is_falsy(ok)
+      local text, status = shell(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 --steps 1"):format(
+        wrong(), validate, layout))
+      assert.equal(1, status)
       assert.is_truthy(text:find("ett: " .. where .. "sampling operators: ", 1, true), text)
     end
   end)
@@ -75,8 +69,8 @@ describe("ett validate", function()
       end)
       if job.local_rank == 0 then print(("busy %.4f wall %.4f"):format(seen.busy, seen.seconds)) end
     ]])
-    local text = read(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
-      .. "--bind-to none -n 2 '%s/bin/ett' run '%s' 2>&1"):format(host.prefix, script))
+    local text = shell(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
+      .. "--bind-to none -n 2 '%s/bin/ett' run '%s'"):format(host.prefix, script))
     local busy, wall = text:match("busy ([%d.]+) wall ([%d.]+)")
     assert(busy, text)
     assert.is_true(tonumber(wall) >= 0.23, text)
@@ -84,8 +78,8 @@ describe("ett validate", function()
   end)
 
   it("names mpirun if it is missing", function()
-    local text, ok = read(("PATH=/nowhere %s --layouts 2x1 2>&1"):format(command))
-    assert.is_falsy(ok)
+    local text, status = shell(("PATH=/nowhere %s --layouts 2x1"):format(validate))
+    assert.equal(1, status)
     assert.matches("ett: layout 2x1 needs several ranks: no mpirun here: install openmpi%-bin", text)
   end)
 end)

@@ -1,5 +1,6 @@
 --- `ett validate` between ranks: a layout from samples to the error of its steps. It runs alone (spec/CMakeLists.txt).
 --- One processor and runs that must fail: validate_other_slow_spec.lua. Ranks that die: validate_kill_slow_spec.lua.
+local command = require "command"
 local find = require "ett.base.find"
 local host = require "ett.host"
 
@@ -12,30 +13,23 @@ if not usable then
   return
 end
 
+local shell = command.shell
 local folder
-local command = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
-
-local function read(pipe_command)
-  local pipe = io.popen(pipe_command)
-  local text = pipe:read("a")
-  return text, pipe:close()
-end
+local validate = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
 
 describe("ett validate between ranks", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    folder = command.folder()
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+  after_each(function() command.remove(folder) end)
 
   it("predicts and trains every layout of several ranks, and continues from earlier samples", function()
-    local out = ("--lines --out '%s/out' 2>&1"):format(folder)
-    local text, ok = read(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(command, out))
-    assert(ok, text)
+    local out = ("--lines --out '%s/out'"):format(folder)
+    local text, status = shell(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(validate, out))
+    assert.equal(0, status, text)
     local more
-    more, ok = read(("%s --layouts 2x2 --no-check --configurations 1 --steps 2 %s"):format(command, out))
-    assert(ok, more)
+    more, status = shell(("%s --layouts 2x2 --no-check --configurations 1 --steps 2 %s"):format(validate, out))
+    assert.equal(0, status, more)
     text = text .. more
     -- Configurations, the size of the last one, a collective.
     for layout, expected in pairs { ["2x1"] = { 2, "4 x 128", "dp +all_reduce" },
@@ -50,12 +44,12 @@ describe("ett validate between ranks", function()
       assert.matches(("# %s: median error of the step [%%d.]+ %%%% over %d configuration"):format(layout,
         expected[1]), text)
     end
-    assert.matches("tables take turns", (read(("cat '%s/out/ranks_2_near/'*gelu*.csv"):format(folder))))
-    local function rows() return (read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))) end
+    assert.matches("tables take turns", (shell(("cat '%s/out/ranks_2_near/'*gelu*.csv"):format(folder))))
+    local function rows() return (shell(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))) end
     local sampled = rows()
     assert.is_true(tonumber(sampled) >= 9 * 4, sampled)
-    text, ok = read(("%s --no-check --configurations 1 --layouts 2x1 --steps 1 %s"):format(command, out))
-    assert(ok, text)
+    text, status = shell(("%s --no-check --configurations 1 --layouts 2x1 --steps 1 %s"):format(validate, out))
+    assert.equal(0, status, text)
     assert.equal(sampled, rows())
   end)
 end)
