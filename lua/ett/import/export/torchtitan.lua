@@ -55,40 +55,28 @@ end
 
 torchtitan.states = "overlap_tensor reshard shard split vp"
 
-function torchtitan.write(model, p, leave_out)
-  local h, lines = model.hyper, {}
-  local name = pretty.plain(model.name):gsub("\n", " ") -- one line of comment
-  lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(name,
-    h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab)
-  local pipelined, stack = p.pp > 1, require("ett.operator.stack").get(p.stack)
-  local method = p.cp > 1 and require("ett.plan.fields").context_method(p, stack)
-  -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
-  section(lines, "training", { { "local_batch_size", pipelined and p.micro_batch * p.micro_batches or p.micro_batch },
-    { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
+-- The exchange of context-parallel ranks, or nil without them.
+local function context_method(p)
+  return p.cp > 1 and require("ett.plan.fields").context_method(p, require("ett.operator.stack").get(p.stack)) or nil
+end
+
+-- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
+local function training(p)
+  local local_batch = p.pp > 1 and p.micro_batch * p.micro_batches or p.micro_batch
+  local weights = p.dtype == "fp16" and "float16" or p.dtype == "fp32" and "float32" or "bfloat16"
+  return { { "local_batch_size", local_batch }, { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
     { "dtype", p.optimizer_bytes == 6 and "bfloat16" or nil },
     { "max_norm", p.clip_gradients and "1.0" or "inf", plain = true },
-    { "mixed_precision_param", p.dtype == "fp16" and "float16" or p.dtype == "fp32" and "float32" or "bfloat16" },
-    { "mixed_precision_reduce", p.gradient_dtype == "bf16" and "bfloat16" or "float32" } })
-  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
-  if p.optimizer_bytes ~= 6 and p.optimizer_bytes ~= usual then
-    leave_out("optimizer_bytes = %g: torchtitan's Adam has %d", p.optimizer_bytes, usual)
-  end
-  local sharded = p.zero > 0
-  local own = p.optimizer_bytes == 6 and "bf16" or "fp32" -- training.dtype
-  local fsdp = p.cp > 1 or sharded and (p.shard or p.dp) > 1
-  local unconverted = p.dtype:find "fp8" and "bf16" or p.dtype
-  if not fsdp and p.dp > 1 and (p.tp > 1 or pipelined) then -- parallelize.py: apply_ddp
-    leave_out("zero = %d with dp = %d: torchtitan refuses DDP beside tp or pp; zero = 3 shards", p.zero, p.dp)
-  end
-  if not fsdp and (p.tp > 1 or pipelined) and (unconverted ~= own or p.gradient_dtype ~= own) then
-    leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
-      p.dtype, p.gradient_dtype)
-  elseif not fsdp and p.gradient_dtype ~= own then
-    leave_out("gradient_dtype = '%s': torchtitan without FSDP has gradients of training.dtype", p.gradient_dtype)
-  end
-  section(lines, "parallelism", {
-    { "data_parallel_replicate_degree", sharded and p.dp * p.cp // (p.shard or p.dp * p.cp) or p.dp },
-    { "data_parallel_shard_degree", sharded and (p.shard or p.dp * p.cp) // p.cp or 1 },
+    { "mixed_precision_param", weights },
+    { "mixed_precision_reduce", p.gradient_dtype == "bf16" and "bfloat16" or "float32" } }
+end
+
+local function parallelism(p, h)
+  local pipelined, sharded = p.pp > 1, p.zero > 0
+  local shards = sharded and (p.shard or p.dp * p.cp) or 1 -- including the context-parallel ranks
+  return {
+    { "data_parallel_replicate_degree", sharded and p.dp * p.cp // shards or p.dp },
+    { "data_parallel_shard_degree", sharded and shards // p.cp or 1 },
     { "fsdp_reshard_after_forward", sharded and (p.zero == 3 and p.reshard and "always" or "never") or nil },
     { "tensor_parallel_degree", p.tp }, { "enable_async_tensor_parallel", p.overlap_tensor },
     { "pipeline_parallel_degree", p.pp },
@@ -99,13 +87,36 @@ function torchtitan.write(model, p, leave_out)
     { "pipeline_parallel_first_stage_less_layers", pipelined and 0 or nil },
     { "pipeline_parallel_last_stage_less_layers", pipelined and 0 or nil },
     { "context_parallel_degree", p.cp },
-    { "context_parallel_rotate_method", torchtitan.methods[method] },
+    { "context_parallel_rotate_method", torchtitan.methods[context_method(p)] },
     { "expert_parallel_degree", p.ep },
-    { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } })
-  section(lines, "activation_checkpoint", checkpointing(p, leave_out))
-  section(lines, "compile", { { "enable", stack.norm ~= "torch" } })
-  converters(lines, p, h.experts ~= nil, leave_out)
-  if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
+    { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } }
+end
+
+-- Types of weights, gradients and optimizer states that torchtitan lacks.
+local function leave_out_types(p, leave_out)
+  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
+  if p.optimizer_bytes ~= 6 and p.optimizer_bytes ~= usual then
+    leave_out("optimizer_bytes = %g: torchtitan's Adam has %d", p.optimizer_bytes, usual)
+  end
+  if p.cp > 1 or p.zero > 0 and (p.shard or p.dp) > 1 then return end -- FSDP
+  local split = p.tp > 1 or p.pp > 1
+  if p.dp > 1 and split then -- parallelize.py: apply_ddp
+    leave_out("zero = %d with dp = %d: torchtitan refuses DDP beside tp or pp; zero = 3 shards", p.zero, p.dp)
+  end
+  local training_dtype = p.optimizer_bytes == 6 and "bf16" or "fp32"
+  local dtype = p.dtype:find "fp8" and "bf16" or p.dtype -- before the converters of products
+  if split and (dtype ~= training_dtype or p.gradient_dtype ~= training_dtype) then
+    leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
+      p.dtype, p.gradient_dtype)
+  elseif p.gradient_dtype ~= training_dtype then
+    leave_out("gradient_dtype = '%s': torchtitan without FSDP has gradients of training.dtype", p.gradient_dtype)
+  end
+end
+
+-- Fields of the layout that torchtitan lacks.
+local function leave_out_layout(p, leave_out)
+  if p.pp > 1 and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
+  local method = context_method(p)
   if method and not torchtitan.methods[method] then leave_out("cp_method = '%s'", method) end
   if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': torchtitan's float8 has no blocks" end
   if p.tp > 1 and not p.sequence_parallel then
@@ -122,6 +133,20 @@ function torchtitan.write(model, p, leave_out)
       p.pp > 1 and "weights, and no gradients of stages" or "both")
   end
   if p.split then leave_out "split" end
+end
+
+function torchtitan.write(model, p, leave_out)
+  local h, stack = model.hyper, require("ett.operator.stack").get(p.stack)
+  local name = pretty.plain(model.name):gsub("\n", " ") -- one line of comment
+  local lines = { ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(name,
+    h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab) }
+  section(lines, "training", training(p))
+  leave_out_types(p, leave_out)
+  section(lines, "parallelism", parallelism(p, h))
+  section(lines, "activation_checkpoint", checkpointing(p, leave_out))
+  section(lines, "compile", { { "enable", stack.norm ~= "torch" } })
+  converters(lines, p, h.experts ~= nil, leave_out)
+  leave_out_layout(p, leave_out)
   return lines
 end
 
