@@ -1,7 +1,9 @@
 --- Rules of a plan: between its fields, with the model, and with the cluster; and the nearest valid plans.
+local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local layer_kinds = require "ett.model.layer_kinds"
+local merged = require "ett.base.merged"
 local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
@@ -509,45 +511,65 @@ local function with_batch(p, model, cluster, known)
   return words
 end
 
---- Valid plans on the same number of devices. If another global batch is enough, those with the next batches. Else at
---- most three with other degrees, nearest first (sum of |log2| of the changes).
-function rules.nearest(p, model, cluster)
-  local devices, passing, known = p.pp * p.tp * p.cp * p.dp, {}, schedules.memo()
-  local with = with_batch(p, model, cluster, known)
-  if #with > 0 then return with end
-  local function distance(q)
-    local sum = 0
-    for _, name in ipairs(layout_fields) do sum = sum + math.abs(math.log(q[name] / p[name], 2)) end
-    return sum
-  end
+-- The divisions of `devices` into tensor, pipeline, context and data ranks. A plan without context ranks gets none.
+local function divisions(p, devices)
+  local list = {}
   for _, tp in ipairs(divisors(devices)) do
     for _, pp in ipairs(divisors(devices // tp)) do
-      for _, cp in ipairs(p.cp == 1 and { 1 } or divisors(devices // tp // pp)) do
-        for _, ep in ipairs(p.ep == 1 and { 1 } or divisors(p.ep)) do
-          for _, vp in ipairs(p.vp == 1 and { 1 } or { p.vp, 2 }) do
-            local q = setmetatable({ tp = tp, pp = pp, cp = cp, ep = ep, vp = vp, dp = devices // tp // pp // cp },
-              { __index = p })
-            local passes = #rules.broken(q, model, cluster, known) == 0
-            if not passes and p.split then -- a split belongs to pp and vp
-              q.split = false
-              passes = #rules.broken(q, model, cluster, known) == 0
-            end
-            if passes then passing[#passing + 1] = { q, distance(q) } end
-          end
-        end
+      local rest = devices // tp // pp
+      for _, cp in ipairs(p.cp == 1 and { 1 } or divisors(rest)) do
+        list[#list + 1] = { tp = tp, pp = pp, cp = cp, dp = rest // cp }
       end
     end
   end
-  table.sort(passing, function(a, b)
-    if a[2] ~= b[2] then return a[2] < b[2] end
-    return describe(a[1], p) < describe(b[1], p)
-  end)
+  return list
+end
+
+-- Whether a plan breaks no rule, if need be without its `split`, which belongs to pp and vp.
+local function passes(q, model, cluster, known)
+  if #rules.broken(q, model, cluster, known) == 0 then return true end
+  if not q.split then return false end
+  q.split = false
+  return #rules.broken(q, model, cluster, known) == 0
+end
+
+-- The valid plans with other degrees on as many devices.
+local function with_degrees(p, model, cluster, known)
+  local list, plan = {}, { __index = p }
+  for _, division in ipairs(divisions(p, p.pp * p.tp * p.cp * p.dp)) do
+    for _, ep in ipairs(p.ep == 1 and { 1 } or divisors(p.ep)) do
+      for _, vp in ipairs(p.vp == 1 and { 1 } or { p.vp, 2 }) do
+        local q = setmetatable(merged(division, { ep = ep, vp = vp }), plan)
+        if passes(q, model, cluster, known) then list[#list + 1] = q end
+      end
+    end
+  end
+  return list
+end
+
+-- Sum of |log2| of the changes of the degrees.
+local function distance(p, q)
+  local sum = 0
+  for _, name in ipairs(layout_fields) do sum = sum + math.abs(math.log(q[name] / p[name], 2)) end
+  return sum
+end
+
+--- Valid plans on the same number of devices. If another global batch is enough, those with the next batches. Else at
+--- most three with other degrees, nearest first.
+function rules.nearest(p, model, cluster)
+  local known = schedules.memo()
+  local other_batches = with_batch(p, model, cluster, known)
+  if #other_batches > 0 then return other_batches end
+  local list = {}
+  for i, q in ipairs(with_degrees(p, model, cluster, known)) do
+    list[i] = { text = describe(q, p), distance = distance(p, q) }
+  end
+  table.sort(list, by("distance", "text"))
   local words, seen = {}, {}
-  for _, entry in ipairs(passing) do
-    local text = describe(entry[1], p)
-    if not seen[text] and #words < 3 then
-      seen[text] = true
-      words[#words + 1] = text == "" and "all degrees 1" or text
+  for _, entry in ipairs(list) do
+    if not seen[entry.text] and #words < 3 then
+      seen[entry.text] = true
+      words[#words + 1] = entry.text == "" and "all degrees 1" or entry.text
     end
   end
   return words

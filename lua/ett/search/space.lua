@@ -400,15 +400,37 @@ local function grouped(grids, values_of)
   return list, by_value
 end
 
---- Adds a setting to the unit of its programs.
-local function add_place(self, setting, grids, tp, cp, micro_batch, ep, etp)
-  local key = ("%s %d %d %d %d %d"):format(setting.family, tp, cp, micro_batch, ep, etp)
+--- Adds a setting with its grids to the unit of its programs.
+---@param degrees table tp, cp, micro_batch, ep and etp of the unit
+local function add_place(self, setting, degrees, grids)
+  local key = ("%s %d %d %d %d %d"):format(setting.family, degrees.tp, degrees.cp, degrees.micro_batch, degrees.ep,
+    degrees.etp)
   local unit = self.by_key[key]
   if not unit then
-    unit = { tp = tp, cp = cp, micro_batch = micro_batch, ep = ep, etp = etp, places = {} }
+    unit = degrees
+    unit.places = {}
     self.by_key[key], self.units[#self.units + 1] = unit, unit
   end
   unit.places[#unit.places + 1] = { setting = setting, grids = grids }
+end
+
+--- Adds the units of a setting with given tensor and context ranks: one for each micro-batch, ep and etp.
+local function add_units(self, setting, tp, cp, grids)
+  local global_batch, experts = setting.p.global_batch, self.model.hyper.experts
+  local micro_batches, of_micro_batch = grouped(grids, function(grid)
+    local of_replica = global_batch % grid.dp == 0 and global_batch // grid.dp or 1
+    return values(self, "micro_batch", divisors(of_replica))
+  end)
+  for _, micro_batch in ipairs(micro_batches) do
+    local eps, of_ep = grouped(of_micro_batch[micro_batch], function(grid)
+      return values(self, "ep", experts and up_to(divisors(experts), grid.dp * cp * tp) or { 1 })
+    end)
+    for _, ep in ipairs(eps) do
+      for _, etp in ipairs(values(self, "etp", experts and ep > 1 and tp > 1 and { tp, 1 } or { tp })) do
+        add_place(self, setting, { tp = tp, cp = cp, micro_batch = micro_batch, ep = ep, etp = etp }, of_ep[ep])
+      end
+    end
+  end
 end
 
 local function add_setting(self, setting)
@@ -417,24 +439,10 @@ local function add_setting(self, setting)
   p.recompute = p.recompute_modules and "selective" or nil
   setting.p = p
   add_follows(self, setting, p)
-  local hyper, all = self.model.hyper, divisors(setting.devices)
-  local function batches(grid)
-    local whole = p.global_batch % grid.dp == 0
-    return values(self, "micro_batch", divisors(whole and p.global_batch // grid.dp or 1))
-  end
-  for _, tp in ipairs(values(self, "tp", up_to(all, hyper.heads or setting.devices))) do
+  local all = divisors(setting.devices)
+  for _, tp in ipairs(values(self, "tp", up_to(all, self.model.hyper.heads or setting.devices))) do
     for _, cp in ipairs(values(self, "cp", up_to(all, p.seq))) do
-      local sizes, of_size = grouped(grids_of(self, setting, tp, cp, all), batches)
-      for _, micro_batch in ipairs(sizes) do
-        local groups, of_group = grouped(of_size[micro_batch], function(grid)
-          return values(self, "ep", hyper.experts and up_to(divisors(hyper.experts), grid.dp * cp * tp) or { 1 })
-        end)
-        for _, ep in ipairs(groups) do
-          for _, etp in ipairs(values(self, "etp", hyper.experts and ep > 1 and tp > 1 and { tp, 1 } or { tp })) do
-            add_place(self, setting, of_group[ep], tp, cp, micro_batch, ep, etp)
-          end
-        end
-      end
+      add_units(self, setting, tp, cp, grids_of(self, setting, tp, cp, all))
     end
   end
 end
