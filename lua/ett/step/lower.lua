@@ -613,24 +613,32 @@ local function exposed_exchange(by_role, share)
     - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
 end
 
---- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead. So the wait
---- is the launch time of the layer minus its device time without hidden all-to-alls, if that is positive. A pair of
---- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
---- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
---- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
---- _maybe_dtoh_and_synchronize), so launches of a repeated module of experts begin after the pass before it.
----@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
-local function add_host_wait(state, uses, repeated)
-  local stack, p = state.times.stack, state.plan
+--- Seconds of one launch on the host, and of the launches of one expert's kernels.
+local function launch_seconds(state)
+  local stack = state.times.stack
+  if not stack or stack.graphs then return 0, 0 end
   local slower = in_step.host[state.times.cluster.device.host] or 1
-  local each = stack and not stack.graphs and slower * stack.launch_seconds or 0
-  if each == 0 then return end
+  local quantised = schema.dtype_bytes[state.plan.dtype] < 2 and stack.quantised_products ~= "dense"
+  return slower * stack.launch_seconds, slower * stack.expert_seconds * (quantised and quantised_launches or 1)
+end
+
+--- Seconds in which the host launches n forward runs of an operation, and those in which it routes their tokens.
+local function launching(o, n, stack, each, each_expert)
+  -- An operator with `joins` has no host cost of its own: the other operator's includes it.
+  local launched = o.operator and o.operator.joins and 0.0 or n * each
+  if not o.experts then return launched, 0.0 end
+  return launched + n * (o.shape.batch or 1) * each_expert, n * stack.moe_launches * each
+end
+
+--- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
+--- seconds of the device by role. `split`: the backward pass in two units; `weight`: its unit of weight gradients.
+---@return table { device, host, by_role }
+local function work_of_layer(state, uses, repeated)
+  local stack, each, each_expert = state.times.stack, launch_seconds(state)
   local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0, repeated = 0.0 }
   local host = { forward = 0.0, backward = 0.0, weight = 0.0, repeated = 0.0 }
   local by_role = { forward = {}, backward = {}, split = {}, repeated = {} }
-  local batch = p.overlap_all_to_all == "batch"
-  local narrow = schema.dtype_bytes[p.dtype] < 2 and stack.quantised_products ~= "dense"
-  local expert = slower * stack.expert_seconds * (narrow and quantised_launches or 1)
+  local batch = state.plan.overlap_all_to_all == "batch"
   local function count(pass, o, seconds, late) -- late: weight gradients in a unit of their own, which hide nothing
     local of = by_role[pass]
     of[o.role] = (of[o.role] or 0.0) + seconds - late
@@ -644,47 +652,62 @@ local function add_host_wait(state, uses, repeated)
     count("backward", o, backward, 0.0)
     count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
     device.weight = device.weight + o.weight_share * backward
-    -- An operator with `joins` has no host cost of its own: the other operator's includes it.
-    local launched, routed = o.operator and o.operator.joins and 0.0 or n * each, 0.0
-    if o.experts then
-      launched, routed = launched + n * (o.shape.batch or 1) * expert, n * stack.moe_launches * each
-    end
+    local launched, routed = launching(o, n, stack, each, each_expert)
     host.forward = host.forward + (o.forward and launched + routed or 0.0)
     host.repeated = host.repeated + (o.forward and again * (launched + routed) or 0.0)
     local launches = o.backward and (o.backward_launches or o.kind == "collective" and 1 or 2) or 0
     host.backward = host.backward + launches * (launched + routed)
     host.weight = host.weight + o.weight_share * launches * launched
   end
-  local hidden = stack.blocking and 0 or 1
-  local share = lower.exchange_communication_share(stack)
-  if p.overlap_all_to_all == "shared_experts" then
+  if state.plan.overlap_all_to_all == "shared_experts" then
+    local share = lower.exchange_communication_share(stack)
     for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
   end
-  local function waits(times) -- the waits if launches take `times` as long
-    if batch and hidden == 1 then -- without repeated experts, which rules.lua refuses
-      local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
-        - exposed_exchange(by_role, share)
-      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0, 0.0, 0.0
-    end
-    local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
-    local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
-    local input = wait(host.backward - host.weight, device.split - device.weight)
-    return wait(host.forward, device.forward), backward, input + weight - backward, weight,
-      wait(host.repeated, device.repeated)
+  return { device = device, host = host, by_role = by_role }
+end
+
+--- Seconds that the device waits for launches in each pass, if launches take `times` as long.
+---@param work table of work_of_layer
+local function launch_waits(state, work, times)
+  local stack, device, host = state.times.stack, work.device, work.host
+  if state.plan.overlap_all_to_all == "batch" and not stack.blocking then
+    -- Repeated experts are missing here, because rules.lua refuses them.
+    local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
+      - exposed_exchange(work.by_role, lower.exchange_communication_share(stack))
+    return { forward = math.max(0.0, both / 3), backward = math.max(0.0, both * 2 / 3), split = 0.0, weight = 0.0,
+      repeated = 0.0 }
   end
-  local forward, backward, split, weight, again = waits(1)
-  if forward == 0 and backward == 0 and split == 0 and weight == 0 and again == 0 then return end
-  local least_forward, least_backward, least_split, least_weight, least_again = waits(least_launch)
-  local function answer(seconds, low)
-    return { seconds = seconds, low_seconds = low, high_seconds = 1.5 * seconds, provenance = "assumed",
-      detail = "launches of the stack " .. stack.name }
+  local hidden = stack.blocking and 0 or 1
+  local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
+  local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
+  local input = wait(host.backward - host.weight, device.split - device.weight)
+  return { forward = wait(host.forward, device.forward), backward = backward, split = input + weight - backward,
+    weight = weight, repeated = wait(host.repeated, device.repeated) }
+end
+
+--- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead. So the wait
+--- is the launch time of the layer minus its device time without hidden all-to-alls, if that is positive. A pair of
+--- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
+--- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
+--- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
+--- _maybe_dtoh_and_synchronize), so launches of a repeated module of experts begin after the pass before it.
+---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
+local function add_host_wait(state, uses, repeated)
+  if launch_seconds(state) == 0 then return end
+  local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
+  local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
+  if waits.forward == 0 and waits.backward == 0 and waits.split == 0 and waits.weight == 0 and waits.repeated == 0 then
+    return
+  end
+  local function answer(pass)
+    return { seconds = waits[pass], low_seconds = least[pass], high_seconds = 1.5 * waits[pass],
+      provenance = "assumed", detail = "launches of the stack " .. stack.name }
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    host = stack.blocking and "blocking" or "ahead",
-    forward = answer(forward, least_forward), backward = answer(backward, least_backward),
-    split = split ~= 0 and answer(split, least_split) or nil,
-    split_weight = weight > 0 and answer(weight, least_weight) or nil,
-    repeated = again > 0 and answer(again, least_again) or nil })] = 1
+    host = stack.blocking and "blocking" or "ahead", forward = answer "forward", backward = answer "backward",
+    split = waits.split ~= 0 and answer "split" or nil,
+    split_weight = waits.weight > 0 and answer "weight" or nil,
+    repeated = waits.repeated > 0 and answer "repeated" or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
