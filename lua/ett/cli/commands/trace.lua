@@ -158,64 +158,80 @@ local batch_columns = {
   { "temporal_breakdown", "idle_share" }, { "coll_call_num", "total_calls" }, { "straggler_lag", "mean_lag_us" },
 }
 
+--- The metrics of one of several traces.
+local function batch_row(path, opts, chosen)
+  local view <close> = open(path, opts, chosen)
+  warn(view, opts)
+  local results, reasons = run_metrics(view, chosen)
+  local devices = results.device_time and 0 or nil
+  for _, rank in pairs(results.device_time and results.device_time.ranks or {}) do
+    devices = devices + (rank.gpu_span_us and 1 or 0)
+  end
+  return { trace = path, metrics = results, unavailable = reasons, devices = devices }
+end
+
+--- Prints a line for each trace, with a column for each single value of each metric: "iter_time.avg_iter_time_ms".
+local function print_batch_csv(rows)
+  local text = require "ett.trace.text"
+  local values, names = {}, {}
+  for i, row in ipairs(rows) do
+    values[i] = {}
+    for metric, result in pairs(row.metrics or {}) do
+      for key, value in pairs(result) do
+        if type(value) ~= "table" then
+          local name = metric .. "." .. key
+          values[i][name], names[name] = value, true
+        end
+      end
+    end
+  end
+  local columns = require("ett.trace.stats").keys(names)
+  print(text.csv_row({ "trace", "error", table.unpack(columns) }, #columns + 2))
+  for i, row in ipairs(rows) do
+    local cells = { row.trace, row.error }
+    for k, name in ipairs(columns) do cells[k + 2] = values[i][name] end
+    print(text.csv_row(cells, #columns + 2))
+  end
+end
+
+--- Prints a table with those columns of batch_columns whose metrics were chosen.
+local function print_batch_table(rows, chosen)
+  local wanted = {}
+  for _, metric in ipairs(chosen) do wanted[metric.name] = true end
+  local columns, lines = { { key = "trace", title = "trace" } }, {}
+  for _, column in ipairs(batch_columns) do
+    local metric, key = column[1], column[2]
+    if wanted[metric] then columns[#columns + 1] = { key = key, title = key, metric = metric } end
+  end
+  columns[#columns + 1] = { key = "error", title = "" }
+  for i, row in ipairs(rows) do
+    lines[i] = { trace = row.trace, error = row.error or "", devices = row.devices }
+    for _, column in ipairs(columns) do
+      local result = column.metric and row.metrics and row.metrics[column.metric]
+      if result and column.key ~= "devices" then lines[i][column.key] = result[column.key] end
+    end
+  end
+  for _, line in ipairs(require("ett.trace.text").table(columns, lines)) do print(line) end
+end
+
+--- Prints the metrics of several traces; an unreadable trace is a row with its error.
 local function batch(paths, opts, chosen)
-  local text, stats = require "ett.trace.text", require "ett.trace.stats"
   local rows, failed = {}, false
   for i, path in ipairs(paths) do
-    local ok, why = pcall(function()
-      local view <close> = open(path, opts, chosen)
-      warn(view, opts)
-      local results, reasons = run_metrics(view, chosen)
-      local devices = results.device_time and 0 or nil
-      for _, rank in pairs(results.device_time and results.device_time.ranks or {}) do
-        devices = devices + (rank.gpu_span_us and 1 or 0)
-      end
-      rows[i] = { trace = path, metrics = results, unavailable = reasons, devices = devices }
-    end)
+    local ok, row = pcall(batch_row, path, opts, chosen)
     if not ok then
-      local object = error_module.from(why)
+      local object = error_module.from(row)
       if object.kind == "internal" then error(object, 0) end
-      rows[i], failed = { trace = path, error = tostring(object) }, true
+      row, failed = { trace = path, error = tostring(object) }, true
     end
+    rows[i] = row
   end
   if opts.json then
     print_value(opts, rows)
   elseif opts.csv then
-    local flat, names = {}, {}
-    for i, row in ipairs(rows) do
-      flat[i] = {}
-      for name, result in pairs(row.metrics or {}) do
-        for key, value in pairs(result) do
-          if type(value) ~= "table" then
-            flat[i][name .. "." .. key] = value
-            names[name .. "." .. key] = true
-          end
-        end
-      end
-    end
-    local keys = stats.keys(names)
-    print(text.csv_row({ "trace", "error", table.unpack(keys) }, #keys + 2))
-    for i, row in ipairs(rows) do
-      local cells = { row.trace, row.error }
-      for k, key in ipairs(keys) do cells[k + 2] = flat[i][key] end
-      print(text.csv_row(cells, #keys + 2))
-    end
+    print_batch_csv(rows)
   else
-    local columns, lines = { { key = "trace", title = "trace" } }, {}
-    local wanted = {}
-    for _, metric in ipairs(chosen) do wanted[metric.name] = true end
-    for _, c in ipairs(batch_columns) do
-      if wanted[c[1]] then columns[#columns + 1] = { key = c[2], title = c[2], metric = c[1] } end
-    end
-    columns[#columns + 1] = { key = "error", title = "" }
-    for i, row in ipairs(rows) do
-      lines[i] = { trace = row.trace, error = row.error or "", devices = row.devices }
-      for _, column in ipairs(columns) do
-        local result = column.metric and row.metrics and row.metrics[column.metric]
-        if result and column.key ~= "devices" then lines[i][column.key] = result[column.key] end
-      end
-    end
-    for _, line in ipairs(text.table(columns, lines)) do print(line) end
+    print_batch_table(rows, chosen)
   end
   return failed and 1 or 0
 end
