@@ -341,44 +341,60 @@ local function read_zero(found, data, elements)
   end
 end
 
-local function read_parallel(found, device, groups, kinds, elements, processes, card)
-  local world = device.process.world_size or math.tointeger(card.devices)
-  local tp = value_of(found, "tp") or groups.tp or 1
-  local cp, both = groups.cp or value_of(found, "cp") or 1, groups["dp with cp"]
-  local dp = groups.dp or both and both % cp == 0 and both // cp or nil
-  local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
+--- The number of stages. Sends between stages show a pipeline: it has the ranks that the other dimensions leave over.
+---@param others integer? product of the other degrees
+local function read_stages(found, world, kinds, others)
   if kinds.pp then
-    set(found, "pp", world and dp and world // (tp * cp * dp) or nil, "likely",
+    set(found, "pp", world and others and world // others or nil, "likely",
       "sends between stages; ranks left over by the other dimensions")
-  elseif world and not exchange then
-    set(found, "pp", 1, "certain", "no sends between stages")
-  elseif not exchange then
-    set(found, "pp", 1, "likely", "no sends between stages")
+    return
   end
-  local pp = value_of(found, "pp")
-  if dp then set(found, "dp", dp, "certain", "data-parallel groups") end
-  if groups.ep then set(found, "ep", groups.ep, "certain", "expert-parallel groups") end
-  if groups.cp then set(found, "cp", groups.cp, "certain", "context-parallel groups") end
-  tp = value_of(found, "tp") or tp
+  local unknown = kinds.unknown
+  if unknown and (unknown.send_recv or unknown.send) then return end
+  set(found, "pp", 1, world and "certain" or "likely", "no sends between stages")
+end
+
+--- Data-parallel ranks if no group shows them, and degrees of 1 that follow from missing collectives.
+local function read_rest(found, recorded, tp, cp)
+  local world, kinds, pp = recorded.world, recorded.kinds, value_of(found, "pp")
   if world and pp and world % (tp * cp * pp) == 0 and not kinds.unknown then
     local rest = world // (tp * cp * pp)
     set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks left over by the other dimensions")
   end
-  if not world and not device.lane then
+  if not world and not recorded.has_lane then
+    local processes = recorded.processes
     set(found, "dp", processes, "guess", processes == 1 and "one process was recorded"
       or ("%d processes were recorded"):format(processes))
   end
-  if not world and device.lane and next(kinds) == nil then
+  if not world and recorded.has_lane and next(kinds) == nil then
     set(found, "dp", 1, "likely", "no collective was recorded")
     set(found, "tp", 1, "likely", "no collective was recorded")
   end
   if not kinds.unknown and next(kinds) then set(found, "tp", 1, "likely", "all collectives serve another dimension") end
-  read_zero(found, kinds.dp or {}, elements)
-  if kinds.tp and (kinds.tp.reduce_scatter or 0) > 0 and (kinds.tp.all_gather or 0) > 0 then
-    set(found, "sequence_parallel", true, "certain", "gathers and scatters of tensor parallelism")
-  elseif kinds.tp then
-    set(found, "sequence_parallel", false, "certain", "sums of tensor parallelism")
-  end
+end
+
+--- Sequence parallelism, which replaces the sums of tensor parallelism by gathers and scatters.
+local function read_sequence(found, collectives)
+  if not collectives then return end
+  local replaced = (collectives.reduce_scatter or 0) > 0 and (collectives.all_gather or 0) > 0
+  set(found, "sequence_parallel", replaced, "certain",
+    replaced and "gathers and scatters of tensor parallelism" or "sums of tensor parallelism")
+end
+
+--- The degrees of parallelism that the groups of the collectives show.
+---@param recorded table world, groups, kinds, elements, number of processes, has_lane
+local function read_parallel(found, recorded)
+  local groups, kinds = recorded.groups, recorded.kinds
+  local tp = value_of(found, "tp") or groups.tp or 1
+  local cp, both = groups.cp or value_of(found, "cp") or 1, groups["dp with cp"]
+  local dp = groups.dp or both and both % cp == 0 and both // cp or nil
+  read_stages(found, recorded.world, kinds, dp and tp * cp * dp)
+  if dp then set(found, "dp", dp, "certain", "data-parallel groups") end
+  if groups.ep then set(found, "ep", groups.ep, "certain", "expert-parallel groups") end
+  if groups.cp then set(found, "cp", groups.cp, "certain", "context-parallel groups") end
+  read_rest(found, recorded, value_of(found, "tp") or tp, cp)
+  read_zero(found, kinds.dp or {}, recorded.elements)
+  read_sequence(found, kinds.tp)
 end
 
 --- The order of the units of a stage as text: "F1 F2 B1 …" in order of start.
@@ -461,7 +477,8 @@ function layout.read(view)
     set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
   end
   read_recompute(s, found)
-  read_parallel(found, device, groups, kinds, elements, #view:processes(), view:card())
+  read_parallel(found, { world = device.process.world_size or math.tointeger(view:card().devices), groups = groups,
+    kinds = kinds, elements = elements, processes = #view:processes(), has_lane = device.lane ~= nil })
   if shape and value_of(found, "layers_of_stage") then
     local pp = value_of(found, "pp") or 1
     set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",
