@@ -345,7 +345,7 @@ end
 ---@param others integer? product of the other degrees
 local function read_stages(found, world, kinds, others)
   if kinds.pp then
-    set(found, "pp", world and others and world // others or nil, "likely",
+    set(found, "pp", world and others and world >= others and world // others or nil, "likely",
       "sends between stages; ranks left over by the other dimensions")
     return
   end
