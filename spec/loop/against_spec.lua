@@ -392,8 +392,9 @@ describe("ett.loop.layout", function()
 
   it("reads no pipeline from groups that need more ranks than the run had", function()
     local r = maker.new { rank = 0, world = 4 }
-    for i, each in ipairs { { "DATA_PARALLEL_GROUP", "allreduce", 4 }, { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 },
-      { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 } } do
+    local groups = { { "DATA_PARALLEL_GROUP", "allreduce", 4 }, { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 },
+      { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 } }
+    for i, each in ipairs(groups) do
       r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
         ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
         ["Process Group Description"] = each[1] } })
