@@ -28,6 +28,7 @@ local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local slices = require "ett.step.slices"
 local spread = require "ett.step.spread"
+local table_at = require "ett.base.table_at"
 
 local estimate = {}
 
@@ -97,51 +98,55 @@ local function layer_runs(result, p, part, k, kind)
   return result.part_runs and result.part_runs[part][k] / p.pp or p.micro_batches / p.pp * kind.count
 end
 
---- Adds the lines of the operations of one part of the cluster.
----@param split_share number of result: share of the backward passes that last longer because they are split
-local function add_operation_lines(lines, by_name, lowered, p, runs_of, split_share)
-  for k, kind in ipairs(lowered.kinds) do
-    local per_stage, count = runs_of(k, kind)
-    for index, uses in pairs(per_stage > 0 and kind.uses or {}) do
-      local o = lowered.operations[index]
-      local again = lower.repeats(p.recompute, o, kind, index)
-      local runs = per_stage * uses
-      local forward = o.forward and runs * o.forward.seconds or 0.0
-      local backward = o.backward and runs * (o.backward.seconds + split_share * (o.split and o.split.seconds or 0.0))
-        or 0.0
-      local id = o.name .. (o.group and " " .. o.group or "")
-      local line = by_name[id]
-      if not line then
-        line = { name = o.name, kind = o.kind, group = o.group, forward_seconds = 0.0, backward_seconds = 0.0,
-          recompute_seconds = 0.0, runs_per_micro_batch = 0, order = k * 1000 + index }
-        by_name[id] = line
-        lines[#lines + 1] = line
-      end
-      line.forward_seconds = line.forward_seconds + forward
-      line.backward_seconds = line.backward_seconds + backward
-      local waits = p.recompute == "selective" and o.repeated and runs * o.repeated.seconds or 0.0
-      line.recompute_seconds = line.recompute_seconds + again * forward + waits
-      line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
-      line.order = math.min(line.order, k * 1000 + index)
-      local repeated = o.backward_launches == frozen.launches_with_forward and forward or 0.0
-      source_of(line, o.forward, (1 + again) * forward + waits + repeated)
-      source_of(line, o.backward, backward - repeated)
-      if type(o.lanes) == "table" then add_name(line, "links", o.link) end
-      local exposed = o.split and split_share == 1 and o.split.seconds or 0
-      if o.overlapped and exposed < (1 - 1e-9) * o.beside_seconds then line.overlapped = true end
-    end
+--- The line of an operation in a list { lines =, by_name = }; a new one if there is none. Lines keep the first order.
+local function line_of(list, o, order)
+  local id = o.name .. (o.group and " " .. o.group or "")
+  local line = list.by_name[id]
+  if not line then
+    line = { name = o.name, kind = o.kind, group = o.group, forward_seconds = 0.0, backward_seconds = 0.0,
+      recompute_seconds = 0.0, runs_per_micro_batch = 0, order = order }
+    list.by_name[id] = line
+    list.lines[#list.lines + 1] = line
   end
+  line.order = math.min(line.order, order)
+  return line
+end
+
+--- Adds runs of an operation to its line.
+---@param again number of lower.repeats: runs of recomputation for each forward run
+---@param split_share number of result: share of the backward passes that last longer because they are split
+local function add_runs(line, o, p, runs, again, split_share)
+  local forward = o.forward and runs * o.forward.seconds or 0.0
+  local backward = o.backward and runs * (o.backward.seconds + split_share * (o.split and o.split.seconds or 0.0))
+    or 0.0
+  line.forward_seconds = line.forward_seconds + forward
+  line.backward_seconds = line.backward_seconds + backward
+  local waits = p.recompute == "selective" and o.repeated and runs * o.repeated.seconds or 0.0
+  line.recompute_seconds = line.recompute_seconds + again * forward + waits
+  local repeated = o.backward_launches == frozen.launches_with_forward and forward or 0.0
+  source_of(line, o.forward, (1 + again) * forward + waits + repeated)
+  source_of(line, o.backward, backward - repeated)
+  if type(o.lanes) == "table" then add_name(line, "links", o.link) end
+  local exposed = o.split and split_share == 1 and o.split.seconds or 0
+  if o.overlapped and exposed < (1 - 1e-9) * o.beside_seconds then line.overlapped = true end
 end
 
 --- Seconds of every operation in a step on one device, averaged over pipeline stages.
 local function operation_lines(lowered, p, result)
-  local lines, by_name = {}, {}
+  local list = { lines = {}, by_name = {} }
   for part, own in ipairs(lowered.parts) do
-    add_operation_lines(lines, by_name, own, p, function(k, kind)
+    for k, kind in ipairs(own.kinds) do
       local runs = layer_runs(result, p, part, k, kind)
-      return runs, result.part_runs and runs * p.pp / p.micro_batches or kind.count
-    end, result.split_share)
+      local per_micro_batch = result.part_runs and runs * p.pp / p.micro_batches or kind.count
+      for index, uses in pairs(runs > 0 and kind.uses or {}) do
+        local o = own.operations[index]
+        local line = line_of(list, o, k * 1000 + index)
+        line.runs_per_micro_batch = line.runs_per_micro_batch + per_micro_batch * uses
+        add_runs(line, o, p, runs * uses, lower.repeats(p.recompute, o, kind, index), result.split_share)
+      end
+    end
   end
+  local lines = list.lines
   for _, line in ipairs(lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
     line.provenance = one_provenance(line)
@@ -167,44 +172,56 @@ local function gathered_beside(p, stage, gathers, share, waits)
   return math.max(0.0, sum - waits)
 end
 
---- Lines of the messages of the plan: sends between stages, gradients, weights.
+--- Seconds of the messages of the plan and of the updates by name, averaged over pipeline stages.
 ---@param gathers table? of ett.step.slices
-local function message_lines(result, p, times, width, lowered, gathers)
-  local pp = p.pp
+local function message_seconds(result, p, lowered, gathers)
+  local share = gathers and lower.gather_communication_share(lowered.stack)
   local sums = {}
   for stage, s in ipairs(result.stages) do
     -- Under ZeRO-3 the passes wait for weights; micro-batches are not paired there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
-    local waits = gathers and math.max(0.0,
-      passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds)
+    local gather, gather_hidden = s.gather_exposed_seconds, s.gather_seconds - s.gather_exposed_seconds
+    if gathers then
+      gather = math.max(0.0,
+        passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds)
+      gather_hidden = gathered_beside(p, stage, gathers, share, gather)
+    end
     for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
       gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
       tied = s.tied_embedding_seconds, optimizer = s.optimizer_kernel_seconds,
-      on_host = s.optimizer_seconds - s.optimizer_kernel_seconds,
-      gather = waits or s.gather_exposed_seconds,
-      gather_hidden = waits and gathered_beside(p, stage, gathers,
-          lower.gather_communication_share(lowered.stack), waits)
-        or s.gather_seconds - s.gather_exposed_seconds } do
-      sums[name] = (sums[name] or 0.0) + seconds / pp
+      on_host = s.optimizer_seconds - s.optimizer_kernel_seconds, gather = gather, gather_hidden = gather_hidden } do
+      sums[name] = (sums[name] or 0.0) + seconds / p.pp
     end
   end
-  local provenance, models = {}, {}
-  for _, d in ipairs(result.demands) do
+  return sums
+end
+
+--- Where the times of the demands of each kind come from: { [kind] = { provenance, models, links } }.
+local function message_sources(demands, p, times, width)
+  local sources = {}
+  for _, d in ipairs(demands) do
     local _, _, _, from, _, model = times:of_demand(d, p.dtype, width)
-    provenance[d.kind] = times_module.worse(provenance[d.kind], from)
-    models[d.kind] = models[d.kind] or {}
-    add_name(models[d.kind], "models", model)
-    add_name(models[d.kind], "links", d.topology and network_tiers.outermost(times.cluster, d.topology))
+    local source = table_at(sources, d.kind)
+    source.provenance = times_module.worse(source.provenance, from)
+    add_name(source, "models", model)
+    add_name(source, "links", d.topology and network_tiers.outermost(times.cluster, d.topology))
   end
-  local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
+  return sources
+end
+
+--- Lines of the messages of the plan: sends between stages, gradients, weights.
+---@param sums table of message_seconds
+---@param sources table of message_sources
+local function message_lines(p, sums, sources, lowered)
   local lines = {}
-  -- Seconds without a message of that name are rounding errors of the sums above.
+  -- Seconds without a message of that name are rounding errors of the sums.
   local function add(name, group, seconds, hidden)
-    if provenance[name] and (seconds > 0 or hidden > 0) then
-      lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
-        overlapped_seconds = hidden, provenance = provenance[name], models = models[name].models,
-        links = models[name].links }
-    end
+    local source = sources[name]
+    if not source or seconds <= 0 and hidden <= 0 then return nil end
+    local line = { name = name, kind = "collective", group = group, seconds = seconds, overlapped_seconds = hidden,
+      provenance = source.provenance, models = source.models, links = source.links }
+    lines[#lines + 1] = line
+    return line
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
   if sums.boundary > 0 then
@@ -213,19 +230,19 @@ local function message_lines(result, p, times, width, lowered, gathers)
     line.provenance = one_provenance(line)
     lines[#lines + 1] = line
   end
-  add(reduce, "dp", sums.gradient, sums.gradient_hidden)
-  if reduce == "reduce_scatter" and (p.shard or p.dp * p.cp) < p.dp * p.cp and (lines[#lines] or {}).group == "dp" then
-    lines[#lines].reduced_over_replicas = true
-  end
+  local scattered = sources.reduce_scatter ~= nil
+  local gradients = add(scattered and "reduce_scatter" or "all_reduce", "dp", sums.gradient, sums.gradient_hidden)
+  if gradients and scattered and (p.shard or p.dp * p.cp) < p.dp * p.cp then gradients.reduced_over_replicas = true end
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
   for _, each in ipairs { { "offload", sums.offload }, { "optimizer", sums.on_host } } do
-    if each[2] > 0 then
-      lines[#lines + 1] = { name = each[1], kind = "collective", group = "host", seconds = each[2],
+    local name, seconds = each[1], each[2]
+    if seconds > 0 then
+      lines[#lines + 1] = { name = name, kind = "collective", group = "host", seconds = seconds,
         provenance = "assumed" }
     end
   end
-  return lines, sums, provenance.optimizer
+  return lines
 end
 
 --- Subtracts the hidden part of the experts' all-to-alls from their line.
@@ -462,10 +479,12 @@ function estimate.new(given)
   end
   local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
   local gathers = slices.gathers(p, lowered, result)
-  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden, lowered, gathers)
+  local sums = message_seconds(result, p, lowered, gathers)
+  local sources = message_sources(result.demands, p, times, model.hyper.hidden)
+  local messages = message_lines(p, sums, sources, lowered)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
-    provenance = update_provenance, runs_per_micro_batch = nil }
+    provenance = sources.optimizer and sources.optimizer.provenance }
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(step, computed, collectives)
   add_nodes(collectives, c_plan)
