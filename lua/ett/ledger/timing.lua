@@ -42,22 +42,34 @@ function timing.bound_by(compute, memory, network)
   return memory > compute and "memory" or "compute"
 end
 
---- Times ledger L. options: flops (peak FLOP/s of a rank), utilization (fraction of it that matmuls reach), memory
---- (bytes/s of a rank; nil: not counted), bytes (per word), links ({ intra =, inter = } of ett.ledger.links, or one of
---- them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only, checkpointing, operations (meter
---- name -> number of runs of its operations, for latency). Returns { seconds, compute_seconds, memory_seconds,
---- network_seconds, bound_by, phases = { { name, axes = { { axis, link, seconds, bytes } }, and the same fields } } }.
-function timing.of(L, options)
-  local node_chips = options.node_chips or 1
-  local places = placement(L, options.order or timing.inner_first, node_chips)
-  local ranks = ledger.value(L:clusters())
-  local value = ledger.value
-  local phases, by_name = {}, {}
-  local function passes(e, name)
-    local forward, backward = value(e[name .. "_forward"]), value(e[name .. "_backward"])
-    if options.forward_only then return forward end
-    return (options.checkpointing and 2 or 1) * forward + backward
+-- A quantity of an entry (flop, tx, rx) in all passes. Checkpointing repeats the forward pass.
+local function passes(e, quantity, options)
+  local forward, backward = ledger.value(e[quantity .. "_forward"]), ledger.value(e[quantity .. "_backward"])
+  if options.forward_only then return forward end
+  return (options.checkpointing and 2 or 1) * forward + backward
+end
+
+-- Adds words that an entry sends over an axis to the line of this axis in its phase.
+local function add_words(run, phase, axis, words)
+  local options, place = run.options, run.places[axis]
+  local link = options.links[place.link] or options.links.intra or options.links.inter
+  local line = phase.by_axis[axis]
+  if not line then
+    line = { axis = axis, link = link.name or place.link, degree = place.degree, seconds = 0, bytes = 0 }
+    phase.by_axis[axis] = line
+    phase.axes[#phase.axes + 1] = line
   end
+  local bytes = words * options.bytes / run.ranks
+  local messages = (options.operations and options.operations[phase.name] or 0) * (options.forward_only and 1 or 2)
+  line.bytes = line.bytes + bytes
+  line.seconds = line.seconds + bytes / link.bytes_per_second
+    + messages * (place.degree - 1) * (link.latency_seconds or 0)
+end
+
+-- The phases of a ledger, one for each meter, with their FLOP, words of memory, and lines of axes.
+local function phases_of(L, run)
+  local options, phases, by_name = run.options, {}, {}
+  local memory_passes = options.forward_only and 1 or options.checkpointing and 4 or 3
   for _, e in ipairs(L:entries()) do
     local phase = by_name[e.meter]
     if not phase then
@@ -65,46 +77,49 @@ function timing.of(L, options)
       by_name[e.meter] = phase
       phases[#phases + 1] = phase
     end
-    phase.flop = phase.flop + passes(e, "flop")
-    phase.words = phase.words + value(e.rank_words)
-      * (options.forward_only and 1 or options.checkpointing and 4 or 3)
+    phase.flop = phase.flop + passes(e, "flop", options)
+    phase.words = phase.words + ledger.value(e.rank_words) * memory_passes
     for _, part in ipairs(e.axes) do
-      local place = places[part.axis]
-      local words = math.max(passes(part, "tx"), passes(part, "rx"))
-      if words > 0 then
-        local line = phase.by_axis[part.axis]
-        local link = options.links[place.link] or options.links.intra or options.links.inter
-        if not line then
-          line = { axis = part.axis, link = link.name or place.link, degree = place.degree, seconds = 0, bytes = 0 }
-          phase.by_axis[part.axis] = line
-          phase.axes[#phase.axes + 1] = line
-        end
-        local bytes = words * options.bytes / ranks
-        local times = (options.operations and options.operations[e.meter] or 0) * (options.forward_only and 1 or 2)
-        line.bytes = line.bytes + bytes
-        line.seconds = line.seconds + bytes / link.bytes_per_second
-          + times * (place.degree - 1) * (link.latency_seconds or 0)
-      end
+      local words = math.max(passes(part, "tx", options), passes(part, "rx", options))
+      if words > 0 then add_words(run, phase, part.axis, words) end
     end
   end
-  local function bound_by(t) return timing.bound_by(t.compute_seconds, t.memory_seconds, t.network_seconds) end
+  return phases
+end
+
+local function bound_of(t) return timing.bound_by(t.compute_seconds, t.memory_seconds, t.network_seconds) end
+
+-- Computes the times of a phase from its FLOP, words and lines.
+local function time_phase(run, phase)
+  local options = run.options
+  phase.compute_seconds = phase.flop / (run.ranks * options.flops * (options.utilization or 1))
+  phase.network_seconds = 0
+  for _, line in ipairs(phase.axes) do phase.network_seconds = phase.network_seconds + line.seconds end
+  phase.memory_seconds = options.memory and phase.words * options.bytes / options.memory or 0
+  phase.by_axis, phase.words = nil, nil
+  phase.seconds = hidden(math.max(phase.compute_seconds, phase.memory_seconds), phase.network_seconds,
+    options.overlap or 1)
+  phase.bound_by = bound_of(phase)
+  table.sort(phase.axes, by("-seconds", "axis"))
+end
+
+--- Times ledger L. options: flops (peak FLOP/s of a rank), utilization (fraction of it that matmuls reach), memory
+--- (bytes/s of a rank; nil: not counted), bytes (per word), links ({ intra =, inter = } of ett.ledger.links, or one of
+--- them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only, checkpointing, operations (meter
+--- name -> number of runs of its operations, for latency). Returns { seconds, compute_seconds, memory_seconds,
+--- network_seconds, bound_by, phases = { { name, axes = { { axis, link, seconds, bytes } }, and the same fields } } }.
+function timing.of(L, options)
+  local run = { options = options, ranks = ledger.value(L:clusters()),
+    places = placement(L, options.order or timing.inner_first, options.node_chips or 1) }
   local result = { seconds = 0, compute_seconds = 0, memory_seconds = 0, network_seconds = 0,
-    phases = phases, places = places }
-  for _, phase in ipairs(phases) do
-    phase.compute_seconds = phase.flop / (ranks * options.flops * (options.utilization or 1))
-    phase.network_seconds = 0
-    for _, line in ipairs(phase.axes) do phase.network_seconds = phase.network_seconds + line.seconds end
-    phase.memory_seconds = options.memory and phase.words * options.bytes / options.memory or 0
-    phase.by_axis, phase.words = nil, nil
-    phase.seconds = hidden(math.max(phase.compute_seconds, phase.memory_seconds), phase.network_seconds,
-      options.overlap or 1)
-    phase.bound_by = bound_by(phase)
-    table.sort(phase.axes, by("-seconds", "axis"))
+    phases = phases_of(L, run), places = run.places }
+  for _, phase in ipairs(result.phases) do
+    time_phase(run, phase)
     for _, field in ipairs { "seconds", "compute_seconds", "memory_seconds", "network_seconds" } do
       result[field] = result[field] + phase[field]
     end
   end
-  result.bound_by = bound_by(result)
+  result.bound_by = bound_of(result)
   return result
 end
 
