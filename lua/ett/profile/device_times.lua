@@ -90,28 +90,30 @@ local function expert_product(self, kernel, dtype, x)
   return table.unpack(found)
 end
 
--- Time of `batch` equal products: { seconds, low, high }. of_experts: "rows" if m counts the tokens of one expert,
--- "sums" if k does. share: the time that misaligned rows add, over the time of the FLOPs at the peak rate.
+-- Time of equal products: { seconds, low, high, kernel }. x: { batch, m, n, k }, their number and sizes; `experts`:
+-- "rows" if m counts the tokens of one expert, "sums" if k does; `misaligned`: the time that misaligned rows add, over
+-- the time of the FLOPs at the peak rate.
 -- Products of attention heads run in one batched kernel. 4,860 samples of A100 are 0.9 to 1.1 times its analytic time,
 -- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
-local function product(self, dtype, batch, m, n, k, of_experts, share)
+local function product(self, dtype, x)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
+  local batch, m, n, k = x.batch, x.m, x.n, x.k
   local seconds, low, high, factor
-  if of_experts then
+  if x.experts then
     seconds, low, high = expert_product(self, kernel, dtype,
-      { batch = batch, m = m, n = n, k = k, sums = of_experts == "sums" })
+      { batch = batch, m = m, n = n, k = k, sums = x.experts == "sums" })
     factor = 1
   else
-    seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
+    local one = { m = batch * m, n = n, k = k }
+    seconds, low, high = kernel:predict(one)
     factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
+    if batch > 1 then
+      local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
+      factor = (1 + (factor - 1) * arithmetic) * grouped / kernel.model.analyse(self.device, kernel.dtype, one)
+    end
   end
-  if batch > 1 and not of_experts then
-    local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
-    factor = (1 + (factor - 1) * arithmetic) * grouped
-      / kernel.model.analyse(self.device, kernel.dtype, { m = batch * m, n = n, k = k })
-  end
-  local added = share > 0 and share * 2.0 * batch * m * n * k / self.device:peak(dtype) or 0.0
+  local added = x.misaligned > 0 and x.misaligned * 2.0 * batch * m * n * k / self.device:peak(dtype) or 0.0
   return { seconds = seconds * factor + added, low = low * factor + added, high = high * factor + added,
     kernel = kernel }
 end
@@ -202,16 +204,19 @@ local function products(self, op, shape, dtype, pass)
   if scalar then return scalar end
   local batch, parts = s.batch or 1, {}
   if pass == "backward" then
-    parts = { product(self, dtype, batch, s.m, s.k, s.n, op.experts and "rows", misaligned(self, dtype, s.n, s.k))
-      or false, product(self, dtype, batch, s.n, s.k, s.m, op.experts and "sums",
-        math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k))) or false }
+    parts = {
+      product(self, dtype, { batch = batch, m = s.m, n = s.k, k = s.n, experts = op.experts and "rows",
+        misaligned = misaligned(self, dtype, s.n, s.k) }) or false,
+      product(self, dtype, { batch = batch, m = s.n, n = s.k, k = s.m, experts = op.experts and "sums",
+        misaligned = math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)) }) or false,
+    }
     -- The gradient of a bias is a sum over all rows.
     if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
       parts[3] = spread_out(moving_fresh(self, 2.0 * batch * s.m * s.n))
     end
   else
-    parts[1] = product(self, dtype, batch, s.m, s.n, s.k, op.experts and "rows", misaligned(self, dtype, s.k, s.n))
-      or false
+    parts[1] = product(self, dtype, { batch = batch, m = s.m, n = s.n, k = s.k, experts = op.experts and "rows",
+      misaligned = misaligned(self, dtype, s.k, s.n) }) or false
   end
   if schema.dtype_bytes[dtype] >= 2 then return answer(parts, product_detail[pass]) end
   local rows = (batch + 0.0) * s.m
@@ -282,7 +287,8 @@ local function attention(self, op, shape, pass)
     provenance = "calibrated", detail = laws.detail }
 end
 
-local function streamed(self, op, shape, dtype, pass)
+-- Bytes that an operator's kernels move, with the factors of the stack's kernels.
+local function streamed_bytes(self, op, shape, dtype, pass)
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
   if op.beside_bytes and not self.burst then bytes = bytes + op.beside_bytes(shape, pass) end
   if op.family == "router" then bytes = bytes * self.stack.exchange end
@@ -301,14 +307,26 @@ local function streamed(self, op, shape, dtype, pass)
   if op.family == "softmax" and op.masked then
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]
   end
+  return bytes
+end
+
+-- Seconds to move these bytes: by the laws of norms, by gathers, or as a stream.
+local function streamed_seconds(self, op, shape, dtype, pass)
+  local bytes = streamed_bytes(self, op, shape, dtype, pass)
+  -- The operator before, or this one, has just written a part of the bytes.
   local fresh = pass == "forward" and op.family ~= "optimizer" and op.family ~= "embedding"
-  local earlier = fresh and op.earlier_bytes and op.earlier_bytes(shape, dtype) or 0.0
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
-  local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
+  local of_norm = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
-    or op.gathers and self.device.gather_share
-      and stream_start + bytes / (self.device.memory_bandwidth * self.device.gather_share)
-    or stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
+  if of_norm then return of_norm end
+  local gather_share = op.gathers and self.device.gather_share
+  if gather_share then return stream_start + bytes / (self.device.memory_bandwidth * gather_share) end
+  local earlier = fresh and op.earlier_bytes and op.earlier_bytes(shape, dtype) or 0.0
+  return stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
+end
+
+local function streamed(self, op, shape, dtype, pass)
+  local seconds = streamed_seconds(self, op, shape, dtype, pass)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound
     and (self.device.peak_flops.fp32 or self.device:peak(dtype))
