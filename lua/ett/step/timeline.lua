@@ -295,44 +295,62 @@ end
 -- The groups that share weights, as traces name them.
 local groups = { data = "dp", ["expert data"] = "expert dp" }
 
+--- Numbers of weights of a stage by kind: those with gradients to reduce, and those to gather after the update.
+local function shared_weights(state, stage)
+  local reduced, gathered = {}, {}
+  for slot = stage.number, #state.slices, state.e.plan.pp do
+    local layers = state.on.layers[state.slices[slot]]
+    for to, is_gather in pairs { [reduced] = false, [gathered] = true } do
+      for kind, n in pairs(slices.shared_parameters(state.sharing, state.on.lowered, layers, is_gather)) do
+        to[kind] = (to[kind] or 0.0) + n
+      end
+    end
+  end
+  return reduced, gathered
+end
+
+--- Adds the message of one kind of weights, and that between the replicas of their shards.
+---@param name string of the message; unsharded weights are all-reduced
+---@param group table members, shard (ranks of a shard) and all (ranks with these weights)
+---@param message table share of the seconds, bytes, replicas (part of this share for the message between replicas)
+---@param copies integer of ett.step.slices.sharing
+local function add_message(list, name, group, message, copies)
+  local unsharded = group.shard == 1 -- the message goes only between replicas
+  local between = unsharded and 0.0 or message.replicas or 0.0
+  list[#list + 1] = { name = unsharded and "all_reduce" or name, members = group.members,
+    degree = unsharded and group.all or group.shard, share = message.share * (1 - between), bytes = message.bytes }
+  if between > 0 then
+    list[#list + 1] = { name = "all_reduce", members = group.members, degree = group.all // group.shard,
+      shard = group.shard // copies, share = message.share * between,
+      bytes = name == "reduce_scatter" and message.bytes / group.shard or message.bytes }
+  end
+end
+
 --- The messages of a stage's gradients, and of its gathers after the update, for dense weights and for experts, which
 --- have groups of their own. If a shard has replicas, its gradients are also summed over these; `shard` is then the
 --- number of ranks of a shard. { { name, members, degree, bytes, share = share of the seconds, shard? }, … }.
 local function messages_of(state, stage)
-  local p, s, sharing, sums, moved = state.e.plan, state.e.stages[stage.number], state.sharing, {}, {}
-  for slot = stage.number, #state.slices, p.pp do
-    local layers = state.on.layers[state.slices[slot]]
-    for to, gathered in pairs { [sums] = false, [moved] = true } do
-      for name, n in pairs(slices.shared_parameters(sharing, state.on.lowered, layers, gathered)) do
-        to[name] = (to[name] or 0.0) + n
-      end
-    end
-  end
-  local function both(name, of_experts, dense, expert, between, between_experts)
-    local list = {}
-    local function one(members, shard, all, share, bytes, replicas)
-      local alone = shard == 1 -- no sharding: the message goes only between replicas
-      local own = alone and 0.0 or replicas or 0.0
-      list[#list + 1] = { name = alone and "all_reduce" or name, members = members, degree = alone and all or shard,
-        share = share * (1 - own), bytes = bytes }
-      if own > 0 then
-        list[#list + 1] = { name = "all_reduce", members = members, degree = all // shard,
-          shard = shard // sharing.copies, share = share * own,
-          bytes = name == "reduce_scatter" and bytes / shard or bytes }
-      end
-    end
-    one("data", sharing.dense_shard, sharing.dense, 1 - of_experts, dense, between)
-    one("expert data", sharing.expert_shard, sharing.expert, of_experts, expert, between_experts)
-    return list
-  end
-  local every = p.zero >= 2 and not state.whole
-  local reduced = (every and p.micro_batches / sharing.copies or 1)
+  local p, s, sharing = state.e.plan, state.e.stages[stage.number], state.sharing
+  local reduced, gathered = shared_weights(state, stage)
+  local dense = { members = "data", shard = sharing.dense_shard, all = sharing.dense }
+  local experts = { members = "expert data", shard = sharing.expert_shard, all = sharing.expert }
+
+  local every = p.zero >= 2 and not state.whole -- each micro-batch reduces its gradients
+  local width = (every and p.micro_batches / sharing.copies or 1)
     * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype]
-  local gathered, frozen = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0
-  return both((p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce", s.expert_gradient_share,
-      reduced * sums.dense, reduced * sums.expert, s.replica_share, s.expert_replica_share),
-    both("all_gather", s.expert_gather_share, gathered * (moved.dense + frozen * moved.frozen_dense),
-      gathered * (moved.expert + frozen * moved.frozen_expert))
+  local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
+  local gradients = {}
+  add_message(gradients, reduce, dense, { share = 1 - s.expert_gradient_share, bytes = width * reduced.dense,
+    replicas = s.replica_share }, sharing.copies)
+  add_message(gradients, reduce, experts, { share = s.expert_gradient_share, bytes = width * reduced.expert,
+    replicas = s.expert_replica_share }, sharing.copies)
+
+  local wide, frozen, gathers = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0, {}
+  add_message(gathers, "all_gather", dense, { share = 1 - s.expert_gather_share,
+    bytes = wide * (gathered.dense + frozen * gathered.frozen_dense) }, sharing.copies)
+  add_message(gathers, "all_gather", experts, { share = s.expert_gather_share,
+    bytes = wide * (gathered.expert + frozen * gathered.frozen_expert) }, sharing.copies)
+  return gradients, gathers
 end
 
 --- Adds `seconds` of messages that take `all` seconds in a step, one group's after the other's.
