@@ -51,7 +51,9 @@ local function attention(h, p, tokens, s, b, copies)
       and p.seq > 16 and p.seq <= 16384
     return bytes + tokens * p.seq * own * ((h.dropout and 5 or 2) + (fused and 0 or 4))
   end
-  return bytes + 4 * tokens * own
+  -- The rows' statistics; the ring of the stack megatron stores the output once more.
+  local width = h.kv_lora_rank and h.v_head_dim or h.head_dim or h.hidden // h.heads
+  return bytes + (4 + (p.cp > 1 and 2 * width or 0)) * tokens * own
 end
 
 --- Bytes that a layer stores for a micro-batch (Korthikanti et al. 2022, with flash attention, gates and experts).
