@@ -10,6 +10,7 @@ return {
   discards_attention = true, -- JAX's policies store what they name, and recompute all else
   stops_early = true, -- XLA removes the unused operations of a recomputed layer
   master_shards = true, -- weight_dtype: float32
+  gathers_tensors = true, -- XLA: an all-gather and a reduce-scatter of each weight
   -- Assumed: XLA plans a program's memory; no CUDA context, and collective buffers are part of the temporaries.
   context_bytes = 0, communicator_bytes = 0, workspace_bytes = 0, allocator_share = 0.02,
 }

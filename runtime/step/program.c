@@ -372,6 +372,31 @@ static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
     bytes[ETT_RECOMPUTE_HALF] = kind->half_bytes;
 }
 
+/* Weights that are gathered at a time: those of the layer, or of each of its operations.
+ */
+static void fill_gathered(const ett_program *p, size_t k, ett_layer_sums *s) {
+  s->first_gathered = s->last_gathered = s->pair_gathered = s->layer_gathered;
+  if (!p->gathers_tensors)
+    return;
+  s->first_gathered = s->last_gathered = s->pair_gathered = 0;
+  s->layer_gathered = s->layer_trained = 0;
+  for (size_t i = 0; i < p->operation_count; i++) {
+    const ett_operation *o = &p->operations[i];
+    double trained = o->dense_parameters + o->expert_parameters;
+    double weights =
+        (trained + o->frozen_dense + o->frozen_expert) * (1 - o->spared_share);
+    double uses = p->uses[k * p->operation_count + i];
+    if (uses == 0 || weights == 0)
+      continue;
+    if (s->first_gathered == 0)
+      s->first_gathered = weights;
+    keep_most(&s->pair_gathered, weights + (uses > 1 ? weights : s->last_gathered));
+    s->last_gathered = weights;
+    keep_most(&s->layer_gathered, weights);
+    keep_most(&s->layer_trained, trained);
+  }
+}
+
 static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   ett_layer_sums s;
   memset(&s, 0, sizeof s);
@@ -391,6 +416,7 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
   s.layer_gathered = s.layer_parameters - s.spared.dense - s.spared.expert -
                      s.spared.frozen_dense - s.spared.frozen_expert;
+  fill_gathered(p, k, &s);
   if (p->kinds[k].forward_only) {
     s.idle_layers = 1;
     s.idle_dense = s.dense_parameters + s.frozen_dense;
@@ -510,10 +536,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   keep_most(&to->layer_trained, of->layer_trained);
   keep_most(&to->layer_gathered, of->layer_gathered);
   double before = to->last_gathered;
-  if (n > 1 && of->layer_gathered > before)
-    before = of->layer_gathered;
-  keep_most(&to->pair_gathered, before + of->layer_gathered);
-  to->last_gathered = of->layer_gathered;
+  if (n > 1 && of->last_gathered > before)
+    before = of->last_gathered;
+  keep_most(&to->pair_gathered, of->pair_gathered);
+  keep_most(&to->pair_gathered, before + of->first_gathered);
+  to->last_gathered = of->last_gathered;
   keep_most(&to->layer_copies, of->layer_copies);
   for (int r = 0; r < ETT_RECOMPUTES; r++)
     keep_most(&to->layer_bytes[r], of->layer_bytes[r]);

@@ -171,9 +171,10 @@ typedef struct ett_layer_sums {
   /* Of the largest single layer: all weights, trained ones, and those that a gather moves
    * (without `spared`); bytes of the other copy that is made from gathered 8-bit ones. */
   double layer_parameters, layer_trained, layer_gathered, layer_copies;
-  /* Gathered weights of the largest two neighbours (one layer if it is alone), and of the
-   * last layer. */
-  double pair_gathered, last_gathered;
+  /* Gathered weights of the largest two neighbours (one layer if it is alone), of the
+   * first and of the last layer. With gathers_tensors these, layer_gathered and
+   * layer_trained are of single operations instead of layers. */
+  double pair_gathered, first_gathered, last_gathered;
   double flops;
   double boundary; /* of the last layer */
   /* Seconds that a slice waits for the gather of its input; per pass of a micro-batch. */
@@ -204,6 +205,7 @@ typedef struct ett_program {
   double workspace_bytes, context_bytes, communicator_bytes;
   double output_bytes; /* output of a slice with boundary 1, held until its gradient
                           arrives */
+  int gathers_tensors; /* each weight is gathered and reduced by itself, not a layer */
   int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
                           no shard of their own */
   int whole_stages;    /* of several stages, ZeRO-2 and 3 keep whole weights and gradients

@@ -146,7 +146,9 @@ describe("a script", function()
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
         .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
         .. "exchange_communication_share"):gmatch "%S+" do function_of[name] = 0 end
-      function_of.tied_frozen, function_of.master_shards, function_of.whole_stages = false, false, false
+      for name in ("tied_frozen gathers_tensors master_shards whole_stages"):gmatch "%S+" do
+        function_of[name] = false
+      end
       function_of.kinds = {}
       function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }
       for i, place in ipairs { "first", "middle", "last" } do

@@ -599,4 +599,18 @@ describe("a step under ZeRO-3", function()
     assert.near(2 * (sparse + dense), held(2, 3), 1)
     assert.near(sparse + dense, held(4, 1), 1)
   end)
+
+  it("holds single weights instead of layers if they are gathered by themselves", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 8, ffn = 2816, vocab = 1000 })
+    local function held(gathers_tensors)
+      return estimate.new { model = model, cluster = "dgx_h100", profile = false,
+        plan = { seq = 512, dp = 64, zero = 3, stack = "maxtext:gathers_tensors=" .. gathers_tensors,
+          micro_batches = 1, overlap_parameters = true, prefetch = 1,
+          gradient_dtype = "bf16" } }.stages[1].temporary_bytes / 2
+    end
+    local gate_up, down = 2.0 * 1024 * 2816, 1024.0 * 2816
+    local layer = 4.0 * 1024 * 1024 + gate_up + down + 2 * 1024
+    assert.near(2 * layer + layer, held "false", 1)
+    assert.near(gate_up + down + gate_up, held "true", 1)
+  end)
 end)

@@ -92,6 +92,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, context_bytes, NUMBER, NULL),
     FIELD(ett_program, communicator_bytes, NUMBER, NULL),
     FIELD(ett_program, output_bytes, NUMBER, NULL),
+    FIELD(ett_program, gathers_tensors, BOOLEAN, NULL),
     FIELD(ett_program, master_shards, BOOLEAN, NULL),
     FIELD(ett_program, whole_stages, BOOLEAN, NULL),
     FIELD(ett_program, owned_tensors, NUMBER, NULL),
