@@ -20,7 +20,8 @@ op.constraints = {
 --- key_seq: keys of cross-attention; stored_keys: those of this rank. value_dim: the width of values if it differs
 --- (multi-head latent attention).
 function op.shape(c)
-  local value, split = c.v_head_dim, c.cp and c.cp > 1 and c.cp_method ~= "ulysses"
+  local value, ranks = c.v_head_dim, (c.cp or 1) // shapes.ulysses(c) -- of a ring or a gather
+  local split = ranks > 1
   local heads, kv_heads, rows = shapes.attention(c)
   local keys = shapes.keys(c)
   local widest = keys * (c.causal == false and 2 or 1) -- half of a window on each side, without a mask
@@ -29,8 +30,8 @@ function op.shape(c)
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
     window = c.window and c.window < widest and c.window or nil,
     stored_keys = c.key_seq and c.key_seq ~= c.seq
-      and (split and shapes.divide("tokens of the encoder", c.key_seq, "cp", c.cp) or c.key_seq) or nil,
-    shards = split and c.cp_balanced ~= false and c.cp or nil, ring = split and c.cp_method == "ring" and 1 or nil }
+      and (split and shapes.divide("tokens of the encoder", c.key_seq, "cp", ranks) or c.key_seq) or nil,
+    shards = split and c.cp_balanced ~= false and ranks or nil, ring = split and c.cp_method == "ring" and 1 or nil }
 end
 
 --- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all

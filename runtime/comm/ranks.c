@@ -3,8 +3,9 @@
 #include <string.h>
 
 int ett_group_kind_of(const char *name) {
-  static const char *const names[ETT_GROUPS] = {"tp",  "cp",     "dp",   "ep",
-                                                "etp", "shares", "data", "expert data"};
+  static const char *const names[ETT_GROUPS] = {
+      "tp",     "cp",         "dp",      "ep",   "etp",
+      "shares", "cp ulysses", "cp ring", "data", "expert data"};
   for (int kind = 0; kind < ETT_GROUPS; kind++)
     if (strcmp(name, names[kind]) == 0)
       return kind;
@@ -43,6 +44,9 @@ int ett_degrees_check(const ett_degrees *d, ett_err *err) {
   if (seen != (1u << ETT_AXES) - 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "a rank order must name tp, cp, ep, dp and pp once each");
+  if (d->cp > 1 && d->cp_ulysses > 1 && d->cp % d->cp_ulysses != 0)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "cp_ulysses = %lld must divide cp = %lld",
+                       (long long)d->cp_ulysses, (long long)d->cp);
   int64_t ranks = d->dp * d->cp * d->tp, experts = d->ep * d->etp;
   if (ranks % experts != 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -63,12 +67,17 @@ ett_axis ett_degrees_pipeline(const ett_degrees *d) {
 }
 
 ett_rank_group ett_degrees_group(const ett_degrees *d, ett_group_kind kind) {
-  ett_axis tp = axis_of(d, 0, ETT_AXIS_TP);
+  ett_axis tp = axis_of(d, 0, ETT_AXIS_TP), cp = axis_of(d, 0, ETT_AXIS_CP);
+  int64_t ulysses = d->cp > 1 && d->cp_ulysses > 1 ? d->cp_ulysses : 1;
   switch (kind) {
   case ETT_GROUP_TP:
     return ett_rank_group_of(tp);
   case ETT_GROUP_CP:
-    return ett_rank_group_of(axis_of(d, 0, ETT_AXIS_CP));
+    return ett_rank_group_of(cp);
+  case ETT_GROUP_CP_ULYSSES:
+    return ett_rank_group_of((ett_axis){ulysses, cp.stride});
+  case ETT_GROUP_CP_RING:
+    return ett_rank_group_of((ett_axis){cp.degree / ulysses, cp.stride * ulysses});
   case ETT_GROUP_DP:
     return ett_rank_group_of(axis_of(d, 0, ETT_AXIS_DP));
   case ETT_GROUP_EP:
@@ -80,7 +89,7 @@ ett_rank_group ett_degrees_group(const ett_degrees *d, ett_group_kind kind) {
     return ett_rank_group_of((ett_axis){shares, tp.stride * d->etp});
   }
   case ETT_GROUP_DATA:
-    return ett_rank_group_both(axis_of(d, 0, ETT_AXIS_CP), axis_of(d, 0, ETT_AXIS_DP));
+    return ett_rank_group_both(cp, axis_of(d, 0, ETT_AXIS_DP));
   default:
     return ett_rank_group_of(axis_of(d, 1, ETT_AXIS_DP));
   }

@@ -22,6 +22,9 @@ typedef struct ett_degrees {
   int64_t etp; /* tensor ranks of an expert; ep * etp divides dp * cp * tp */
   /* An ett_rank_axis in each octal digit; the last digit is the innermost. */
   int32_t order;
+  /* Neighbouring context ranks that exchange tokens for heads; divides cp unless that
+   * is 1. 0 is 1. */
+  int64_t cp_ulysses;
 } ett_degrees;
 
 typedef enum ett_group_kind {
@@ -31,12 +34,15 @@ typedef enum ett_group_kind {
   ETT_GROUP_EP,
   ETT_GROUP_ETP,
   ETT_GROUP_SHARES,      /* tp / etp ranks that hold shares of the same tokens */
+  ETT_GROUP_CP_ULYSSES,  /* context ranks that exchange tokens for heads */
+  ETT_GROUP_CP_RING,     /* cp / cp_ulysses context ranks with the same heads */
   ETT_GROUP_DATA,        /* cp and dp: the ranks that share dense weights */
   ETT_GROUP_EXPERT_DATA, /* the ranks that share weights of experts */
   ETT_GROUPS
 } ett_group_kind;
 
-/* "tp", "cp", "dp", "ep", "etp", "shares", "data", "expert data". */
+/* "tp", "cp", "dp", "ep", "etp", "shares", "cp ulysses", "cp ring", "data",
+ * "expert data". */
 int ett_group_kind_of(const char *name); /* -1: none */
 
 int64_t ett_degrees_world(const ett_degrees *degrees);

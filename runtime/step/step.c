@@ -432,8 +432,9 @@ static int has_experts(const ett_program *p) {
 static int communicators_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   int etp = p->etp > 1 && p->etp != p->tp && has_experts(e->program);
-  return (p->tp > 1) + (p->cp > 1) + (p->pp > 1) + (e->dense.degree > 1) + (p->ep > 1) +
-         (p->ep > 1 && e->expert.degree > 1) + etp +
+  int parts = p->cp_ulysses > 1 && p->cp_ulysses < p->cp; /* exchange and ring */
+  return (p->tp > 1) + (p->cp > 1) + parts + (p->pp > 1) + (e->dense.degree > 1) +
+         (p->ep > 1) + (p->ep > 1 && e->expert.degree > 1) + etp +
          (p->clip_gradients && p->tp > 1 &&
           p->pp > 1) + /* for the gradient norm, over tensor and pipeline ranks */
          ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* the world group */
@@ -741,7 +742,8 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
 }
 
 ett_degrees ett_step_degrees(const ett_step_plan *p) {
-  return (ett_degrees){p->tp, p->cp, p->ep, p->dp, p->pp, p->etp, p->rank_order};
+  return (ett_degrees){p->tp, p->cp,  p->ep,         p->dp,
+                       p->pp, p->etp, p->rank_order, p->cp_ulysses};
 }
 
 ett_ranks ett_step_ranks(const ett_step_plan *p) {

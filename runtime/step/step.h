@@ -38,6 +38,7 @@ typedef struct ett_step_plan {
   ett_schedule_kind schedule;
   int pp, vp, tp, cp, ep, dp; /* vp: model chunks per stage */
   int etp;            /* tensor ranks of an expert; ep * etp ranks hold all experts */
+  int cp_ulysses;     /* of ett_degrees */
   int32_t rank_order; /* an order of ett_degrees */
   const int32_t *rank_map; /* device of each rank; NULL: the identity */
   int64_t rank_map_count;

@@ -1541,13 +1541,25 @@ describe("Megatron-LM's defaults", function()
     assert.equal(2 * 256, architecture.parameters(with) - architecture.parameters(without))
   end)
 
-  it("exchange keys and values as the first layer does, and hierarchically as in a ring", function()
+  it("exchange keys and values as the first layer does, and hierarchically in a ring of neighbours", function()
     for types, wanted in pairs { p2p = { "ring" }, ["a2a a2a"] = { "ulysses" },
-      ["a2a+p2p"] = { "ring", "--cp-comm-type a2a+p2p is modelled as p2p" },
       ["a2a p2p a2a"] = { "ulysses", "--cp-comm-type a2a p2p a2a is modelled as a2a" } } do
       local run = read(small .. "--context-parallel-size 2 --cp-comm-type " .. types, { dp = 1 })
       assert.same(wanted, { run.plan.cp_method, (run.model.notes or {})[1] })
     end
+    local sizes = " --hierarchical-context-parallel-sizes "
+    local function hierarchical(rest)
+      return read(small .. "--context-parallel-size 8 --cp-comm-type a2a+p2p" .. rest, { dp = 1 })
+    end
+    local plan = hierarchical(sizes .. "2 4").plan
+    assert.same({ "ring", 2 }, { plan.cp_method, plan.cp_ulysses })
+    for _, wrong in ipairs { "", sizes .. "2", sizes .. "2 2", sizes .. "2 2 2" } do
+      assert.error_matches(function() hierarchical(wrong) end, "two degrees with the product 8")
+    end
+    local text = export_of { cp = 8, cp_ulysses = 2, stack = "megatron" }
+    assert.matches("--cp-comm-type a2a+p2p", text, 1, true)
+    assert.matches("--hierarchical-context-parallel-sizes 2 4", text, 1, true)
+    assert.matches("--cp-comm-type a2a\n", export_of { cp = 8, cp_ulysses = 8, stack = "megatron" }, 1, true)
     for stack, wanted in pairs { megatron = "p2p", plain = "all_gather", ["megatron:cp_method=ulysses"] = "a2a" } do
       assert.equal(wanted, export_of({ cp = 2, stack = stack }):match "%-%-cp%-comm%-type (%S+)")
     end

@@ -46,6 +46,24 @@ describe("the ranks of a group", function()
     end)
   end
 
+  it("of a part of the context ranks are neighbours of that axis, or each the same of every neighbours", function()
+    for _, order in ipairs { "tp-cp-ep-dp-pp", "cp-tp-ep-dp-pp", "tp-dp-cp-ep-pp" } do
+      local p = { tp = 2, cp = 8, cp_ulysses = 2, dp = 2, ep = 1, pp = 1, rank_order = order }
+      for name, same in pairs { ["cp ulysses"] = function(a, b) return a // 2 == b // 2 end,
+        ["cp ring"] = function(a, b) return a % 2 == b % 2 end } do
+        for rank = 0, 31 do
+          local mine, wanted = coordinates(p, rank), {}
+          for _, other in ipairs(brute_force(p, "cp", rank, 32)) do
+            if same(mine.cp, coordinates(p, other).cp) then wanted[#wanted + 1] = other end
+          end
+          local list = ranks.group(p, name, rank)
+          table.sort(list)
+          assert.same(wanted, list, name)
+        end
+      end
+    end
+  end)
+
   it("come in blocks: of each group, a block holds every rank once", function()
     local p = { tp = 2, cp = 2, dp = 4, ep = 1, pp = 1, rank_order = "tp-cp-ep-dp-pp" }
     for rank = 0, 15 do

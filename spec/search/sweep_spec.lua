@@ -19,7 +19,7 @@ describe("a sweep", function()
       schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
       optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
-      cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },
+      cp = { 1, 2 }, cp_ulysses = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },
       expert_skew = { 0, 1 }, expert_shares = { { 0.4, 0.3, 0.2, 0.1 }, { 0.25, 0.25, 0.25, 0.25 } },
       capacity_factor = { 1, 2 }, tokens = { 1e9, 1e10 }, price_per_device_hour = { 1, 2 }, pue = { 1.1, 1.3 },
       grams_co2_per_kwh = { 20, 400 }, failures_per_device_day = { 0.001, 0.01 }, restart_seconds = { 60, 600 },
@@ -52,6 +52,7 @@ describe("a sweep", function()
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
       if name == "shard" then plan.zero = 1 end
       if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end
+      if name == "cp_ulysses" then plan.cp_method, plan.cp, plan.dp = "ring", 4, 2 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "recompute_modules" then plan.recompute = "selective" end

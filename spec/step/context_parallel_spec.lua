@@ -138,6 +138,93 @@ describe("PyTorch's context_parallel", function()
   end)
 end)
 
+describe("a ring whose neighbours exchange tokens for heads", function()
+  local operators = require "ett.operator"
+
+  it("exchanges a rank's queries, keys, values and output, and passes on the keys of its heads", function()
+    rate = 1e10
+    local e = estimate.new(given { cp = 8, cp_ulysses = 2, cp_method = "ring" })
+    local rows, sizes = 4096 / 8, {}
+    for _, kind in ipairs { "all_to_all", "send_recv" } do
+      for _, bytes in ipairs(asked[kind]) do sizes[("%s %.0f"):format(kind, bytes)] = true end
+    end
+    -- By hand: 16 query heads and 4 of keys, of 32 values; a ring of 4 ranks with 2 heads of keys for 1024 rows.
+    local into, out, block = 2 * rows * (16 + 2 * 4) * 32, 2 * rows * 16 * 32, 2 * 2 * rows * 2 * 2 * 32
+    assert.same({ [("all_to_all %.0f"):format(into)] = true, [("all_to_all %.0f"):format(out)] = true,
+      [("send_recv %.0f"):format(block)] = true, [("send_recv %.0f"):format(2 * block)] = true }, sizes)
+    assert.equal(2 * (3 + 3 + 1), line_of(e, "send_recv").runs_per_micro_batch)
+    assert.equal(2 * 4, line_of(e, "all_to_all").runs_per_micro_batch)
+    local one = estimate.new(given { cp = 1 }).model_flops_per_step
+    assert.near(one, e.model_flops_per_step, 1e-9 * one)
+  end)
+
+  it("is Ulysses if one group has all ranks, and a plain ring if it has one", function()
+    rate = 1e8
+    local function step(plan) return estimate.new(given(plan)).step_seconds end
+    assert.equal(step { cp = 4, cp_method = "ulysses" }, step { cp = 4, cp_method = "ring", cp_ulysses = 4 })
+    assert.equal(step { cp = 4, cp_method = "ring" }, step { cp = 4, cp_method = "ring", cp_ulysses = 1 })
+    assert.equal(step { cp = 4, stack = "megatron" }, step { cp = 4, stack = "megatron", cp_ulysses = 1 })
+  end)
+
+  it("has one communicator more", function()
+    local function bytes(ulysses)
+      for _, line in ipairs(estimate.new(given { cp = 4, cp_method = "ring", cp_ulysses = ulysses }).memory) do
+        if line.name:find "communicator" then return line.bytes end
+      end
+    end
+    assert.equal(bytes(1), bytes(4))
+    assert.equal(require("ett.operator.stack").get("plain").communicator_bytes, bytes(2) - bytes(1))
+  end)
+
+  it("gives a rank the same query-key pairs for every division", function()
+    local op = operators.get "flash_attention"
+    local function flops(plan)
+      local c = { micro_batch = 1, heads = 16, kv_heads = 4, hidden = 512, seq = 4096, tp = 1, cp = 8,
+        cp_method = "ring" }
+      for name, value in pairs(plan) do c[name] = value end
+      return op.flops(op.shape(c), "forward")
+    end
+    for _, ulysses in ipairs { 2, 4 } do assert.equal(flops {}, flops { cp_ulysses = ulysses }) end
+    assert.near(flops {}, flops { cp_ulysses = 8 }, 1e-3 * flops {})
+  end)
+
+  it("sends its exchanges over the links of neighbours, its blocks over those of the ring", function()
+    local function seconds(order)
+      local e = estimate.new { model = model_module.new("llama", { layers = 2, hidden = 4096, heads = 32, kv_heads = 8,
+        ffn = 8192, vocab = 32000 }), cluster = "dgx_h100", plan = { seq = 32768, cp = 16, dp = 2, micro_batches = 1,
+        cp_ulysses = 8, cp_method = "ring", stack = "plain:communication_share=0", rank_order = order } }
+      return line_of(e, "all_to_all").seconds
+    end
+    -- With data ranks innermost, the eight neighbours are on two nodes.
+    assert.is_true(seconds "dp-tp-cp-ep-pp" > 2 * seconds "tp-cp-ep-dp-pp")
+  end)
+
+  it("refuses what cannot be, and is swept with the digits of single estimates", function()
+    local function message(plan)
+      plan.seq, plan.micro_batches = 4096, 1
+      local ok, raised = pcall(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
+      assert.is_false(ok)
+      return tostring(raised)
+    end
+    assert.matches("cp_ulysses = 3 must divide cp = 8; nearest are 2 and 4",
+      message { cp = 8, cp_ulysses = 3, cp_method = "ring" }, 1, true)
+    assert.matches("cp_ulysses = 32 must divide heads / tp = 16; nearest is 16",
+      message { cp = 32, cp_ulysses = 32, cp_method = "ring" }, 1, true)
+    assert.matches("cp_ulysses = 2 needs cp_method = 'ring'", message { cp = 8, cp_ulysses = 2 }, 1, true)
+    assert.equal(2, plan_module.new({ seq = 4096, cp = 8, cp_ulysses = 2, micro_batches = 1, stack = "megatron" },
+      model_module.new("llama", hyper)).cp_ulysses)
+    rate = 1e8
+    local what = given { cp = 8, cp_method = "ring" }
+    what.over = { cp_ulysses = { 1, 2, 4, 8 } }
+    local rows = sweep.new(what).rows
+    assert.equal(4, #rows)
+    for _, row in ipairs(rows) do
+      local e = estimate.new(given { cp = 8, cp_method = "ring", cp_ulysses = row.cp_ulysses })
+      assert.same({ e.step_seconds, e.memory_bytes }, { row.step_seconds, row.memory_bytes })
+    end
+  end)
+end)
+
 --- Query-key pairs of each rank of a causal sequence, counted.
 local function counted(seq, cp, balanced)
   local pieces, most = balanced and 2 * cp or cp, 0

@@ -32,6 +32,7 @@ local skewed = { dp = 4, ep = 4, expert_skew = 0.8 }
 local cases = {
   { "cp_method", "ring", {}, { cp = 4 } },
   { "cp_balanced", false, { cp = 2, cp_method = "ulysses" }, { cp = 2 } },
+  { "cp_ulysses", 2, { cp_method = "ring" }, { cp = 4, cp_method = "ring" } },
   { "sequence_parallel", true, { dp = 2 }, { tp = 2 } },
   { "scatter_sends", true, { tp = 2 }, { tp = 2, pp = 2 } },
   { "scatter_sends", true, { tp = 2, pp = 2, sequence_parallel = true }, { tp = 2, pp = 2 } },

@@ -269,7 +269,7 @@ function architecture.configuration(hyper, plan)
   local c = merged(hyper)
   c.ffn = hyper.ffn or 4 * hyper.hidden
   c.tp, c.cp, c.ep, c.etp = plan.tp or 1, plan.cp or 1, plan.ep or 1, plan.etp
-  c.cp_method, c.cp_balanced = plan.cp_method, plan.cp_balanced
+  c.cp_method, c.cp_balanced, c.cp_ulysses = plan.cp_method, plan.cp_balanced, plan.cp_ulysses
   c.micro_batch, c.seq, c.dtype = plan.micro_batch, plan.seq, plan.dtype or "bf16"
   c.sequence_parallel, c.whole_tokens = plan.sequence_parallel or false, plan.whole_tokens
   return c

@@ -57,10 +57,11 @@ local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) 
 --- block, gradients: bytes of the keys and values of one rank, and of their gradients. gathered: one gather brings the
 --- blocks in each pass, and only gradients pass around the ring. Each step, and a gather as a whole, overlaps the
 --- attention to one block.
-local function ring(cp, block, gradients, gathered)
+---@param members string? the group of ranks, if it is a part of the context group
+local function ring(cp, members, block, gradients, gathered)
   local function message(name, bytes, pass, times)
-    return { kind = "collective", name = name, group = "cp", degree = cp, bytes = bytes, pass = pass,
-      times = times, overlapped = true, pieces = cp }
+    return { kind = "collective", name = name, group = "cp", members = members, degree = cp, bytes = bytes,
+      pass = pass, times = times, overlapped = true, pieces = cp }
   end
   local last = message("send_recv", gradients, "backward", 1)
   last.overlapped = false
@@ -72,15 +73,18 @@ local function ring(cp, block, gradients, gathered)
     message("send_recv", gradients, "backward", cp - 1), last }
 end
 
---- All-to-alls that bring queries, keys and values to the ranks of their heads, and the output back; in both passes.
-local function ulysses(c, cp)
-  local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), cp)
+--- All-to-alls of `ranks` context ranks that bring queries, keys and values to the ranks of their heads, and the output
+--- back; in both passes.
+local function ulysses(c, ranks)
+  local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), ranks)
   local each, keys = width(c.dtype) * (shapes.tokens(c) + 0.0), (c.key_seq or c.seq) / c.seq
   local into = each * (heads * shapes.head_dim(c)
     + keys * kv * (shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))))
   local out = each * heads * (c.v_head_dim or shapes.head_dim(c))
-  return join(one("all_to_all", "cp", cp, into, "forward"), one("all_to_all", "cp", cp, out, "forward"),
-    one("all_to_all", "cp", cp, into, "backward"), one("all_to_all", "cp", cp, out, "backward"))
+  local list = join(one("all_to_all", "cp", ranks, into, "forward"), one("all_to_all", "cp", ranks, out, "forward"),
+    one("all_to_all", "cp", ranks, into, "backward"), one("all_to_all", "cp", ranks, out, "backward"))
+  for _, item in ipairs(list) do item.members = ranks < c.cp and "cp ulysses" or nil end
+  return list
 end
 
 -- Patterns of model parallelism: the collectives of both passes of each.
@@ -130,16 +134,21 @@ local patterns = {
   --- PyTorch's context_parallel (_attention.py, _templated_ring_attention and its backward pass): a gather overlaps the
   --- attention to the rank's own block, and gradients of keys and values pass around a ring in fp32 under both methods.
   --- repeated_keys: the blocks have a head for each local query head.
+  --- A ring of ranks with the same heads, with cp_ulysses: the exchange for heads comes first.
   context_exchange = function(c)
-    local cp = c.cp or 1
-    if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
+    local cp, heads = c.cp or 1, c.repeated_keys and shapes.local_heads(c) or shapes.local_kv_heads(c)
+    local apart = shapes.ulysses(c)
+    local ranks, exchanges = cp // apart, apart > 1 and ulysses(c, apart) or {}
+    if cp > 1 and ranks == 1 then return exchanges end
     local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
-    local heads = c.repeated_keys and shapes.local_heads(c) or shapes.local_kv_heads(c)
-    local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * heads * dims
+    local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * math.max(1, heads // apart) * dims
+    local members = apart > 1 and "cp ring" or nil
     if cp > 1 and c.context_parallel == "torch" then
-      return ring(cp, kv / cp, 4.0 / width(c.dtype) * kv / cp, c.cp_method ~= "ring")
+      return join(exchanges, ring(ranks, members, kv / ranks, 4.0 / width(c.dtype) * kv / ranks, c.cp_method ~= "ring"))
     end
-    if cp > 1 and c.cp_method == "ring" then return ring(cp, kv / cp, kv / cp) end
+    if cp > 1 and c.cp_method == "ring" then
+      return join(exchanges, ring(ranks, members, kv / ranks, kv / ranks))
+    end
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))
   end,
@@ -197,8 +206,9 @@ local function stated(entry, c)
     entry.pass or "forward", entry.overlapped)
 end
 
---- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, blocking,
---- stride }. overlapped: it overlaps the next product in any software; blocking: it overlaps none.
+--- The operations for an entry: a list of { kind, name, group, members, degree, bytes, pass, times, overlapped,
+--- blocking, stride }. members: a part of the group, by its name in C. overlapped: it overlaps the next product in any
+--- software; blocking: it overlaps none.
 --- stride: the distance between the ranks of the group, for groups whose name does not define it.
 ---@param back boolean? the entry is an exchange that brings tokens back from experts
 function collective.expand(entry, c, back)

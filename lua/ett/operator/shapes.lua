@@ -56,12 +56,18 @@ function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end
 
---- Heads, key/value heads and query rows of one rank in the attention core. Ulysses exchanges rows for heads: each
---- context rank has all rows of its share of the heads (Jacobs et al. 2023, arXiv 2309.14509).
+--- Context ranks that exchange tokens for heads: each has all rows of their chunks, for its share of the heads (Jacobs
+--- et al. 2023, arXiv 2309.14509; in a ring: Fang and Zhao 2024, arXiv 2405.07719).
+function shapes.ulysses(c)
+  local cp = c.cp or 1
+  return c.cp_method == "ulysses" and cp or math.min(cp, c.cp_ulysses or 1)
+end
+
+--- Heads, key/value heads and query rows of one rank in the attention core.
 function shapes.attention(c)
-  local heads, kv, cp = shapes.local_heads(c), shapes.local_kv_heads(c), c.cp or 1
-  if c.cp_method ~= "ulysses" then return heads, kv, shapes.divide("seq", c.seq, "cp", cp) end
-  return shapes.divide("heads / tp", heads, "cp", cp), math.max(1, kv // cp), c.seq
+  local heads, kv, ulysses = shapes.local_heads(c), shapes.local_kv_heads(c), shapes.ulysses(c)
+  return shapes.divide("heads / tp", heads, "ulysses ranks", ulysses), math.max(1, kv // ulysses),
+    shapes.divide("seq", c.seq, "cp", c.cp or 1) * ulysses
 end
 
 --- Keys of the attention core: key_seq of cross-attention, else seq. Raises if a causal mask leaves queries without

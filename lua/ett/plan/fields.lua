@@ -72,6 +72,9 @@ local fields = {
       needs = { "cp above 1 without ulysses", function(p) return p.cp > 1 and p.cp_method ~= "ulysses" end },
       help = "each context rank has an early and a late chunk of the sequence (false: one chunk; the last rank is "
         .. "slowest)" },
+    { "cp_ulysses", "degree", default = 1, most = ranks, c = true, program = true,
+      needs = { "cp above 1", function(p) return p.cp > 1 end },
+      help = "neighbouring context ranks that exchange tokens for heads; cp / cp_ulysses of them form a ring (USP)" },
     { "ep", "degree", default = 1, most = replicas, c = true, program = true, also = "expert_parallel",
       help = "expert-parallel ranks, inside dp * cp" },
     { "etp", "degree", optional = true, most = ranks, program = true, also = "expert_tensor_parallel",
@@ -350,7 +353,7 @@ end
 
 -- The fields that place groups of ranks.
 local placing = {}
-for _, name in ipairs { "tp", "cp", "ep", "etp", "rank_order", "rank_map", "pp", "dp" } do
+for _, name in ipairs { "tp", "cp", "cp_ulysses", "ep", "etp", "rank_order", "rank_map", "pp", "dp" } do
   placing[#placing + 1] = fields.list[fields.position[name]]
 end
 

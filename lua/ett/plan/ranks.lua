@@ -82,8 +82,8 @@ end
 
 -- Degrees and strides of the axes of a group in a plan's numbering of ranks.
 local function axes_of_group(p, name)
-  return require("ett.step").axes({ tp = p.tp, cp = p.cp, ep = p.ep, etp = p.etp or p.tp, dp = p.dp, pp = p.pp,
-    rank_order = ranks.code(p.rank_order) }, name)
+  return require("ett.step").axes({ tp = p.tp, cp = p.cp, cp_ulysses = p.cp_ulysses or 1, ep = p.ep,
+    etp = p.etp or p.tp, dp = p.dp, pp = p.pp, rank_order = ranks.code(p.rank_order) }, name)
 end
 
 --- Distance between the ranks of neighbouring members of a group's inner axis.
@@ -105,7 +105,8 @@ end
 
 --- The group of a rank: its ranks, counted from 0, in the group's order.
 ---@param p table a clean plan
----@param name string tp, cp, dp, ep, etp, pp, shares, data (cp and dp), or "expert data": ranks with the same experts
+---@param name string tp, cp, dp, ep, etp, pp, shares, "cp ulysses" and "cp ring" (parts of cp), data (cp and dp), or
+---  "expert data": ranks with the same experts
 ---@param rank integer
 ---@param size integer? a block of the group alone: of so many ranks, such as those that share a shard's gather
 ---@return integer[]

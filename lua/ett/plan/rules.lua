@@ -122,6 +122,14 @@ local function context_ranks(p, add, context)
   if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
     divides(add, "cp", cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
   end
+  if p.cp_ulysses == 1 then return end
+  divides(add, "cp_ulysses", p.cp_ulysses, "cp", cp)
+  if hyper.heads and hyper.heads % p.tp == 0 then
+    divides(add, "cp_ulysses", p.cp_ulysses, "heads / tp", hyper.heads // p.tp)
+  end
+  if fields.context_method(p, stacks.get(p.stack)) ~= "ring" then
+    add("cp_ulysses = %d needs cp_method = 'ring'", p.cp_ulysses)
+  end
 end
 
 --- Expert parallelism and the model's experts.

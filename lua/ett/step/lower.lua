@@ -432,7 +432,7 @@ end
 --- A collective as text, without its bytes and the seconds that it overlaps.
 ---@param whole boolean? as for add_collective
 local function id_of_collective(state, item, whole)
-  return item.name .. " " .. item.group .. " " .. item.degree .. " " .. item.pass .. " "
+  return item.name .. " " .. (item.members or item.group) .. " " .. item.degree .. " " .. item.pass .. " "
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
     .. (repeated_in(state, item) and " again" or "")
 end
@@ -441,7 +441,7 @@ end
 --- occupies. answer: its time if the stack has its own kernels for it.
 local function message_of(state, items, i)
   local p, item, quantised = state.plan, items[i], is_quantised(state, items, i)
-  local members = item.stride and "shares" or item.group
+  local members = item.members or item.stride and "shares" or item.group
   local topology = topology_of(state, members, item.name == "send_recv")
   local bytes, answer, links = item.bytes, nil, topology
   if item.role == "exchange" and p.deduplicate_tokens then
@@ -744,9 +744,9 @@ local function known_operations(times, dtype)
 end
 
 -- Fields of a plan that a configuration and the items of layers depend on.
-local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp", "expert_skew", "expert_shares",
-  "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
-  "frozen_layers" }
+local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp", "expert_skew",
+  "expert_shares", "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank",
+  "lora_targets", "frozen_layers" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
 --- input is left out (nil).

@@ -23,6 +23,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(cp, INTEGER, NULL),
     FIELD(ep, INTEGER, NULL),
     FIELD(etp, INTEGER, NULL),
+    FIELD(cp_ulysses, INTEGER, NULL),
     FIELD(dp, INTEGER, NULL),
     FIELD(rank_order, INTEGER, NULL),
     FIELD(zero, INTEGER, NULL),
@@ -375,6 +376,9 @@ static ett_degrees get_degrees(lua_State *L, ett_step_plan *plan) {
       FIELD(rank_order, INTEGER, NULL)};
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
+  lua_getfield(L, 1, "cp_ulysses"); /* optional */
+  plan->cp_ulysses = (int)luaL_optinteger(L, -1, 1);
+  lua_pop(L, 1);
   return ett_step_degrees(plan);
 }
 

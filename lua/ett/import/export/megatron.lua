@@ -350,7 +350,12 @@ local function plan_flags(p, h, add, leave_out)
   add("tensor-model-parallel-size", p.tp)
   add("pipeline-model-parallel-size", p.pp)
   add("context-parallel-size", p.cp)
-  if p.cp > 1 then add("cp-comm-type", context[plan_fields.context_method(p, stack)]) end
+  if p.cp_ulysses > 1 and p.cp_ulysses < p.cp then
+    add("cp-comm-type", "a2a+p2p")
+    add("hierarchical-context-parallel-sizes", ("%d %d"):format(p.cp_ulysses, p.cp // p.cp_ulysses))
+  elseif p.cp > 1 then
+    add("cp-comm-type", p.cp_ulysses > 1 and "a2a" or context[plan_fields.context_method(p, stack)])
+  end
   add("expert-model-parallel-size", p.ep)
   add("expert-tensor-parallel-size", p.etp)
   add("use-tp-pp-dp-mapping", p.rank_order == "tp-cp-ep-pp-dp")
@@ -390,8 +395,8 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  accumulate_gradients capacity_factor deduplicate_tokens interleave_group offload_optimizer overlap_all_to_all
-  overlap_sends overlap_tensor pad_to_capacity rank_order recompute_modules split vp]]
+  accumulate_gradients capacity_factor cp_ulysses deduplicate_tokens interleave_group offload_optimizer
+  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_modules split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

@@ -20,7 +20,8 @@ flags.values = set [[
   context-parallel-size expert-model-parallel-size expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage
   num-virtual-stages-per-pipeline-rank micro-batch-size global-batch-size recompute-granularity recompute-method
   recompute-num-layers recompute-modules data-parallel-sharding-strategy fp8-format fp8-recipe fp4-format
-  ddp-bucket-size cp-comm-type optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
+  ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
+  optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
   microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout
   hybrid-layer-pattern hybrid-attention-ratio hybrid-mlp-ratio spec experimental-attention-variant
@@ -53,7 +54,7 @@ flags.unmodelled = set [[
   delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion
   no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
   fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
-  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets
+  cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
   high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
   encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate softmax-type

@@ -275,10 +275,18 @@ local function set_overlaps(p, args)
     p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather",
       ["a2a+p2p"] = "ring" })
     local types = args.given["cp-comm-type"] or {}
-    local first = types[1] == "a2a+p2p" and "p2p" or types[1]
+    -- Transformer Engine exchanges tokens for heads on the first level (context_parallel.py, cp_group[0]).
+    if types[1] == "a2a+p2p" then
+      local sizes = args.given["hierarchical-context-parallel-sizes"] or {}
+      p.cp_ulysses = math.tointeger(tonumber(sizes[1]))
+      if not p.cp_ulysses or #sizes ~= 2 or p.cp_ulysses * (tonumber(sizes[2]) or 0) ~= p.cp then
+        error_module.raise("format", "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes: two degrees "
+          .. "with the product %d, got '%s'", p.cp, table.concat(sizes, " "))
+      end
+    end
     for _, kind in ipairs(types) do -- one for all layers, or one for each
-      if kind ~= first then
-        args:note("--cp-comm-type %s is modelled as %s", table.concat(types, " "), first)
+      if kind ~= types[1] then
+        args:note("--cp-comm-type %s is modelled as %s", table.concat(types, " "), types[1])
         break
       end
     end
