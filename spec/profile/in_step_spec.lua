@@ -138,9 +138,40 @@ describe("kernels in a step", function()
     assert.equal("torch", stack_module.get("torchtitan").context_parallel)
   end)
 
+  it("leave multiprocessors idle at the end of a ring's last kernel, or in one stream of each", function()
+    local device, training = devices.get "b200_sxm", require "ett.profile.kernels.attention_training"
+    local laws = require("ett.profile.kernels").laws(device).laws
+    local rows, cp = 4096, 4
+    local x = { batch = 1, heads = 2, head_dim = 128, value_dim = 128, causal = 0, window = 0, seq_q = rows,
+      seq_k = cp * rows, shards = cp }
+    local one = setmetatable({ seq_k = rows, shards = false }, { __index = x })
+    local function launched(n) return n * 4e-6 end
+    local busy = training.seconds(device, laws, "bf16", "forward", one, true) - launched(1)
+    local idle = training.idle(device, "forward", one)
+    assert.is_true(idle > 1.2)
+    local function ring(filled) return training.by_blocks(device, laws, "bf16", "forward", x, filled) - launched(cp) end
+    assert.near(cp * idle * busy, ring(false), 1e-9)
+    assert.near((cp - 1 + idle) * busy, ring(true), 1e-9)
+    -- Transformer Engine's forward pass has two streams, its backward pass and PyTorch one.
+    local function by(software, pass, shards)
+      local shape = { batch = 1, heads = 2, kv_heads = 2, seq_q = rows, seq_k = (shards or 1) * rows, head_dim = 128,
+        causal = 0, shards = shards, ring = shards and 1 }
+      local stack = setmetatable({ context_parallel = software }, { __index = stack_module.get "plain" })
+      local stream = device.memory_bandwidth * in_step.stream_share
+      local bytes, values = in_step.merge[software][pass], rows * 2 * 128.0
+      return seconds(device, "flash_attention", shape, "bf16", pass, stack)
+        - (shards and (cp - 1) * (bytes[1] + 2 * bytes[2]) * values / stream or 0)
+    end
+    assert.is_true(by("te", "forward", cp) < 0.95 * cp * by("te", "forward"))
+    assert.near(cp * by("te", "backward"), by("te", "backward", cp), 1e-9)
+    for _, pass in ipairs { "forward", "backward" } do
+      assert.near(cp * by("torch", pass), by("torch", pass, cp), 1e-9)
+    end
+  end)
+
   it("attend to each block of a ring in a kernel of its own", function()
     local plain = stack_module.get "plain"
-    local cp, rows, heads = 4, 2048, 16
+    local cp, rows, heads = 4, 2048, 32
     local device = devices.get "h100_sxm"
     local stream = device.memory_bandwidth * in_step.stream_share
     for pass, bytes in pairs { forward = 6 + 2 * 2, backward = 9 + 6 * 2 } do -- of in_step.merge, as many heads of keys
@@ -155,7 +186,7 @@ describe("kernels in a step", function()
       local each = by(rows, rows, 1) + (cp - 1) * by(rows, rows // 2, 0)
       assert.near(each + merged, by(rows, cp * rows, 1, { shards = cp, ring = 1 }), 1e-9)
       assert.is_true(each > 1.1 * by(rows, cp * rows, 1, { shards = cp })) -- one kernel after a gather
-      -- Without a mask, every block is whole.
+      -- Without a mask, every block is whole. On H100, no multiprocessor waits at the end of such kernels.
       assert.near(cp * by(rows, rows, 0) + merged, by(rows, cp * rows, 0, { shards = cp, ring = 1 }), 1e-9)
     end
   end)

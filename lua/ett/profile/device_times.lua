@@ -266,10 +266,13 @@ local function attention(self, op, shape, pass)
   end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
-  local law = by_blocks(self, shape) and x.window == 0 and training.by_blocks or training.seconds
-  local seconds, products_dtype = law(self.device, laws.laws, dtype, pass, x), dtype
+  local blocks = by_blocks(self, shape) and x.window == 0
+  local law = blocks and training.by_blocks or training.seconds
+  -- Transformer Engine's forward pass has two streams (AttnFuncWithCPAndKVP2P, flash_attn_streams).
+  local filled = blocks and pass == "forward" and self.stack.context_parallel == "te"
+  local seconds, products_dtype = law(self.device, laws.laws, dtype, pass, x, filled), dtype
   if not seconds then
-    seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x), "bf16"
+    seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x, filled), "bf16"
   end
   if not seconds then return nil end
   local generation = self.device.generation

@@ -244,30 +244,34 @@ end
 --- Seconds of a pass, or nil without a law for the data type.
 ---@param device ett.Device
 ---@param laws table of training.fit
-function training.seconds(device, laws, dtype, pass, x)
+---@param filled boolean? another kernel runs at the end of this one, so no multiprocessor is idle
+function training.seconds(device, laws, dtype, pass, x, filled)
   local value = by_law(laws, dtype, pass, x, max(1, pairs_of(x) / x.seq_q))
   if not value then return nil end
   local padding = (training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim)
-  return training.flops(x, pass) * padding / device:peak(dtype) * training.idle(device, pass, x) * value
-    + launch_seconds
+  local idle = filled and 1 or training.idle(device, pass, x)
+  return training.flops(x, pass) * padding / device:peak(dtype) * idle * value + launch_seconds
 end
 
 --- Seconds of a rank that attends to each block of keys of x.shards context-parallel ranks in a kernel of its own.
 --- Under a causal mask, its own block has half of all pairs. Of another block, the last rank needs half of the keys for
 --- all its queries, and the first rank all keys for half of its queries. Other ranks have both cases; the slower
 --- counts.
-function training.by_blocks(device, laws, dtype, pass, x)
-  local keys = x.seq_k // x.shards
-  local function block(n, queries, some, causal)
-    local one = merged(x, { seq_q = queries, seq_k = some, causal = causal, shards = false })
-    local seconds = n > 0 and training.seconds(device, laws, dtype, pass, one) or 0.0
-    return seconds and n * seconds
+---@param filled boolean? the kernels alternate between two streams: only the last one leaves multiprocessors idle
+function training.by_blocks(device, laws, dtype, pass, x, filled)
+  local keys, others = x.seq_k // x.shards, x.shards - 1
+  local function seconds(queries, some, causal, full)
+    return training.seconds(device, laws, dtype, pass,
+      merged(x, { seq_q = queries, seq_k = some, causal = causal, shards = false }), full)
   end
-  local others = x.shards - 1
-  local own = block(1, x.seq_q, keys, x.causal)
+  local function blocks(queries, some)
+    local last = seconds(queries, some, 0)
+    return filled and (others - 1) * seconds(queries, some, 0, true) + last or others * last
+  end
+  local own = seconds(x.seq_q, keys, x.causal, filled)
   if not own then return nil end
-  if x.causal == 0 then return own + block(others, x.seq_q, keys, 0) end
-  return own + max(block(others, x.seq_q, keys // 2, 0), block(others, x.seq_q // 2, keys, 0))
+  if x.causal == 0 then return own + blocks(x.seq_q, keys) end
+  return own + max(blocks(x.seq_q, keys // 2), blocks(x.seq_q // 2, keys))
 end
 
 --- Laws times a factor.
