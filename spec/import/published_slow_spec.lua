@@ -81,6 +81,11 @@ describe("published measured steps", function()
     assert.same({ "gpt", "flash", true, true, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_20B_64gpu_s2048")
     assert.same({ "gpt", "flash", true, false, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_175B_128gpu_s2048")
     assert.same({ "llama", "flash", false, nil, "native", "bf16" }, of "nemo24.07_pretrain_LLAMA2_7B_8gpu_s4096")
+    assert.equal("flash2", published.stack(by_id["nemo24.07_pretrain_LLAMA2_7B_8gpu_s4096"]).attention)
+    for _, id in ipairs { "gpurec_a3ultra_70b_fp8_nemo", "mlperf_v5.0_llama31_405b_H100_512_gbs1152",
+      "dgxc_v25.04.02_grok1-314b_bf16_64gpu_gbs1024" } do
+      assert.equal("cudnn", published.stack(by_id[id]).attention)
+    end
     assert.equal("native", published.stack(by_id["mlperf_v5.0_llama31_405b_H100_512_gbs1152"]).cross_entropy)
     assert.equal("fused", published.stack(by_id["mlperf_v5.0_llama31_405b_GB200_512_gbs896"]).cross_entropy)
   end)

@@ -505,6 +505,15 @@ local function loss_of_release(row)
   return release and release < 25.04 and "native" or nil
 end
 
+-- The attention kernel of NeMo's documentation from 24.03 to 24.07. The launcher turned cuDNN's attention off
+-- (NeMo-Framework-Launcher, launcher_scripts/conf/config.yaml of 24.03.01: NVTE_FUSED_ATTN), and on again on 29 August
+-- 2024 (NeMo-Framework-Launcher#422). Between them Transformer Engine ran FlashAttention 2.
+local function attention_of_release(row)
+  local documented = row.framework == "nemo" and (row.source or ""):find("NVIDIA/NeMo", 1, true) == 1
+  local release = documented and tonumber((row.framework_version or ""):match "^%d%d%.%d%d")
+  return release and release >= 24.03 and release <= 24.07 and "flash2" or nil
+end
+
 --- The stack of a row: that of its framework, with the row's attention, compilation and graphs.
 function published.stack(row)
   local name = stack_name(row)
@@ -525,6 +534,7 @@ function published.stack(row)
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
+  stack.attention = attention_of_release(row) or stack.attention
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
