@@ -179,10 +179,10 @@ memory of the software and were not checked against its code. So the errors abov
   biases, dropout, fused softmax and gradients in fp32 for some rows. Their loss is Megatron-LM's native fused one,
   because Transformer Engine has its own only from 2.1 on. Rows of the launcher of 2023 have the unfused loss. The error
   of the launcher's rows fell from 26.7 to 10.0 %, that of the documentation's rows of 24.07 from 8.3 to 7.8.
-- NeMo's documented rows of 24.03 to 24.07 have FlashAttention 2: the launcher of 24.03.01 turned cuDNN's attention off,
-  and NeMo-Framework-Launcher#422 turned it on again in August 2024. This was found after the errors of its long contexts
-  were seen. The error of nine rows of pretraining fell from 7.4 to 3.4 %. That of three fine-tuned rows changed from 9.6
-  to 10.1, that of three LoRA rows from 2.1 to 3.6.
+- NeMo's documented rows of 24.03 to 24.07 have FlashAttention 2. The launcher of 24.03.01 turned cuDNN's attention
+  off, and NeMo-Framework-Launcher#422 turned it on again in August 2024. This was found after the errors of its long
+  contexts were seen. The error of nine rows of pretraining fell from 7.4 to 3.4 %. That of three fine-tuned rows
+  changed from 9.6 to 10.1, that of three LoRA rows from 2.1 to 3.6.
 - llm-foundry's rows on H100 that do not name the attention kernel are estimated with FlashAttention 1.
 - NeMo Automodel's rows without an expert-parallel degree have that of its benchmark configurations: all ranks.
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default.
