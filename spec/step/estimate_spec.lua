@@ -201,6 +201,28 @@ describe("estimate", function()
     assert.is_true(math.abs(with.step_seconds - without.step_seconds - seconds) < 1e-4 * seconds)
   end)
 
+  it("times the bytes of gradients to which weight products add, less a share", function()
+    local in_step = require "ett.profile.in_step"
+    local function line_of(stack, more)
+      local plan = { seq = 2048, micro_batches = 8, stack = stack }
+      for k, v in pairs(more or {}) do plan[k] = v end
+      local e = estimate.new { model = llama(4, { hidden = 4096, heads = 32, ffn = 11008 }), plan = plan,
+        cluster = "dgx_h100" }
+      for _, line in ipairs(e.operators) do
+        if line.name == "gradient_accumulation" then return line.seconds, e end
+      end
+      return 0, e
+    end
+    local seconds, e = line_of "megatron"
+    local share = in_step.accumulation_share / (in_step.stream_share * 3.35e12)
+    local parameters = e.stages[1].parameters -- norms and the embedding are no products, but the head is
+      - 4096 * (2 * 4 + 1) - 32000 * 4096
+    assert.near(8 * parameters * (2 * 4 - 2) * share, seconds, 0.03 * seconds)
+    assert.near(8 * parameters * (2 * 2 - 2) * share, line_of("megatron", { gradient_dtype = "bf16" }), 0.03 * seconds)
+    assert.is_true(line_of("megatron", { accumulate_gradients = true }) > 2.5 * seconds) -- 10 bytes, of all weights
+    assert.equal(0, line_of("torchtitan", { accumulate_gradients = false }))
+  end)
+
   it("sequence parallelism splits operators outside tensor-parallel regions", function()
     local plain, split = run { tp = 4 }, run { tp = 4, sequence_parallel = true }
     assert.is_true(split.stages[1].activation_bytes < plain.stages[1].activation_bytes)

@@ -560,22 +560,28 @@ local function add_gather(state, bytes)
 end
 
 --- Adds the accumulation of a micro-batch's gradients. It takes as long as a residual addition that moves the same
---- bytes: two operands read, one written.
+--- bytes. A separate kernel reads two operands and writes one. Weight products that add to the gradients read and write
+--- them in place of writing a gradient in 16 bits; a share of these bytes hides behind the arithmetic.
 local function add_accumulation(state, uses)
-  local p, parameters = state.plan, 0.0
+  local p, fused = state.plan, not fields.accumulates(state.plan, state.software)
+  local stack = state.times.stack
+  if fused and not (stack and stack.fused_accumulation) then return end
+  local weight, gradient, parameters = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype], 0.0
+  local bytes = fused and in_step.accumulation_share * (2 * gradient - weight) or weight + 2 * gradient
   for index, n in pairs(uses) do
     local o = state.operations[index]
-    if o.kind == "operator" then parameters = parameters + n * (o.dense_parameters + o.expert_parameters) end
+    if o.kind == "operator" and (not fused or o.family == "gemm") then
+      parameters = parameters + n * (o.dense_parameters + o.expert_parameters)
+    end
   end
-  if parameters == 0 then return end
-  local weight, gradient = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype]
+  if parameters * bytes <= 0 then return end
   local op = operators.get("residual_add")
-  local elements = parameters * (weight + 2 * gradient) / (3 * weight)
+  local elements = parameters * bytes / (3 * weight)
   local hidden = state.hidden
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
-    weight_share = 1, shape = shape, backward = answer })] = 1
+    weight_share = 1, shape = shape, backward = answer, backward_launches = fused and 0 or nil })] = 1
 end
 
 -- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
@@ -835,7 +841,7 @@ local function run_of(state, items, place)
     remade = checkpoint and (opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes or remade
     most = math.max(most, remade)
   end
-  if fields.accumulates(state.plan, state.software) then add_accumulation(state, uses) end
+  add_accumulation(state, uses)
   add_host_wait(state, uses, moe)
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
