@@ -233,8 +233,9 @@ memory of the software and were not checked against its code. So the errors abov
   largest deviations these figures are 34 %, 45 % and 97.8 %. No plan is measured twice.
 - Products on Ampere and the share of streaming kernels keep their textbook values (1.13 and 0.80). The fitted 1.16 and
   0.77 made rows of unfused Megatron too slow.
-- Some groups of rows have an unexplained error, after a third search for causes in code or hardware. MT-NLG 530B: the
-  same layers take 18 % longer per micro-batch than SC21's of 530B. BLOOM's candidates: estimates of micro-batches of
+- Some groups of rows have an unexplained error, after a third search for causes in code or hardware. MT-NLG 530B:
+  its three rows differ only in replicas, and so in micro-batches. A line through them has 0.197 s for a micro-batch and
+  6.0 s besides; the estimates have 0.185 and 0.6 s. BLOOM's candidates: estimates of micro-batches of
   two and of four sequences are 10 to 12 ms a layer too short at tp 8, but not at tp 1. `CUDA_LAUNCH_BLOCKING` is not
   the cause: its cost was measured in that run. Two rows of Llama 3.1 8B on H100 over Ethernet: the estimates are the
   same 0.13 s a step too short at every tp. Releases of April and May 2025 in fp8 on GB200: 7 to 14 % too fast, while
