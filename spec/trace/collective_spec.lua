@@ -33,6 +33,14 @@ describe("group size of a collective", function()
     end
   end)
 
+  it("is n/a if the shapes are not lists", function()
+    local null = require("ett.json").null
+    for _, dims in ipairs { 5, true, "x", "[[]]" } do
+      local row = table_of({ all_gather(dims, {}) })[1]
+      assert.same({ null, null }, { row.group_size, row.bytes })
+    end
+  end)
+
   it("is n/a if the trace does not state it", function()
     local null = require("ett.json").null
     local r = maker.new{ rank = 0, world = 16 }

@@ -154,3 +154,18 @@ describe("a file merged from several ranks", function()
     end
   end)
 end)
+
+describe("a file whose times are not microseconds", function()
+  it("is named in a warning, because no GPU has such short kernels", function()
+    for us, count in pairs { [40] = 0, [0.04] = 1 } do
+      local r = maker.new { rank = 0 }
+      for i = 1, 30 do r:kernel("gemm", 100 * i, us) end
+      maker.with({ r }, function(folder)
+        local view <close> = assert(require("ett.trace.view").open(folder, {}))
+        local list = view:warnings()
+        assert.equal(count, #list)
+        if count > 0 then assert.matches("^its 30 kernels take 0.04 us on average", list[1].message) end
+      end)
+    end
+  end)
+end)

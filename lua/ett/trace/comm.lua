@@ -210,6 +210,7 @@ end
 
 --- Elements of the first two tensors of an "Input Dims" text: "[[65536,384],[8192,384],[]]" -> 25165824, 3145728.
 function comm.first_elements(text)
+  if type(text) ~= "string" then return nil end
   local found = {}
   for dims in text:gmatch("%[([%d%s,]+)%]") do
     if #found < 2 then found[#found + 1] = comm.elements("[" .. dims .. "]") end

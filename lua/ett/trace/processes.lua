@@ -137,4 +137,22 @@ function processes.merged(view)
   return list
 end
 
+-- A kernel of a GPU takes at least 1 us.
+local least_mean_us, least_kernels = 0.5, 20
+
+--- Warnings on files whose kernels are too short for a GPU: their times have another unit than microseconds.
+function processes.units(view)
+  local list, path_of = {}, {}
+  for _, file in ipairs(view.trace.files) do path_of[file.index] = file.kind == "kineto" and file.path or nil end
+  for _, group in ipairs(view.trace:events{ class = "kernel", ph = "X" }:stats{ by = { "file" } }) do
+    local mean = view:us(group.total) / group.count
+    if path_of[group.file] and group.count >= least_kernels and mean < least_mean_us then
+      list[#list + 1] = { file = path_of[group.file], code = "unit", count = 1, message =
+        ("its %d kernels take %.2g us on average, too little for a GPU; times of this format are microseconds"):format(
+          group.count, mean) }
+    end
+  end
+  return list
+end
+
 return processes

@@ -172,7 +172,8 @@ end)
 
 View.processes = once("processes", function(self) return processes.list(self) end)
 
---- Warnings of the reader, without those on a rank's further recordings, and on merged files (ett.trace.processes).
+--- Warnings of the reader (without those on a rank's further recordings), on merged files and on units of time
+--- (ett.trace.processes).
 function View:warnings()
   local list, twice = {}, {}
   for _, w in ipairs(self.trace.warnings) do
@@ -183,7 +184,9 @@ function View:warnings()
     end
     if w.code ~= "duplicate_rank" or twice[w.file] then list[#list + 1] = w end
   end
-  for _, w in ipairs(processes.merged(self)) do list[#list + 1] = w end
+  for _, found in ipairs { processes.merged(self), processes.units(self) } do
+    table.move(found, 1, #found, #list + 1, list)
+  end
   for _, file in ipairs(self.trace.files) do
     if file.kind == "tpu_json" or file.kind == "xplane" then
       for _, w in ipairs(xla.warnings(self)) do list[#list + 1] = w end
