@@ -137,7 +137,8 @@ local function fit_all(word, opts, found)
     any = fit_device(folder, path, gpu, opts, found) or any
   end
   if not any then
-    error_module.raise("format", "fit: '%s' is not a sample file with rows, called {gpu}_{operator}_{precision}.csv", word)
+    error_module.raise("format",
+      "fit: '%s' is not a sample file with rows, called {gpu}_{operator}_{precision}.csv", word)
   end
 end
 
