@@ -382,6 +382,25 @@ end]]):format(text))
     assert.equal(7, set("h.own_rank, h.attention, h.window = 7, 'unfused', false").hyper.own_rank)
   end)
 
+  it("is refused for a misspelt hyper-parameter or function of blocks that it reads", function()
+    local blocks = require "ett.model.blocks"
+    local own = { layers = 4, hidden = 512, heads = 8, vocab = 1000 }
+    local function why(build) return message(architecture.new, build, own) end
+    -- Without the check, count = nil would be one layer.
+    assert.matches("architecture_spec.lua:%d+: reads the unknown hyper%-parameter 'layer'; did you mean 'layers'%?",
+      why(function(h) return { layers = { { name = "x", count = h.layer, ops = { "rms_norm" } } } } end))
+    assert.matches("architecture_spec.lua:%d+: ett.model.blocks has no function 'dense_fed'; did you mean 'dense_feed'",
+      why(function(h) return { layers = { { name = "x", ops = blocks.dense_fed(h) } } } end))
+    assert.matches("blocks.moe_feed needs the fields 'experts', 'top_k'",
+      why(function(h) return { layers = { { name = "x", ops = blocks.moe_feed(h) } } } end))
+    local model = architecture.new(function(h)
+      h.wide_flag = h.wide_flag or 3 -- unlike any known name
+      return { layers = { { name = "x", count = h.layers, ops = { "rms_norm" } } } }
+    end, own)
+    assert.same({ 3, 4 }, { model.hyper.wide_flag, model.layers[1].count })
+    assert.is_nil(model.hyper.layer) -- only while the function runs
+  end)
+
   it("has the shape of each operator once in a layer, unless an entry changes the configuration", function()
     local gelu = require("ett.operator").get "gelu"
     local shape, calls = gelu.shape, 0

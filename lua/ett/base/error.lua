@@ -118,6 +118,13 @@ local function finish(label, ok, ...)
   error(error_module.label(..., label), 0)
 end
 
+--- "FILE:LINE: " of the function at a level of the stack, 1 for the caller; "" if unknown.
+function error_module.line(level)
+  local place = debug.getinfo(level + 1, "Sl")
+  local file = place and place.currentline > 0 and place.source:match "^@(.*)$"
+  return file and ("%s:%d: "):format(file, place.currentline) or ""
+end
+
 --- A handler for xpcall: the raised value as an error object with a traceback.
 function error_module.traced(value)
   local object = error_module.from(value)

@@ -261,10 +261,8 @@ function find.environment(path)
     __index = restricted and not is_installed(path) and restricted or _G,
     __metatable = false,
     __newindex = function(_, name, _)
-      local place = debug.getinfo(2, "Sl")
-      local file = place and place.currentline > 0 and place.source:match("^@(.*)$")
-      error_module.raise("model", "%sassignment to undeclared global '%s'; write 'local %s'",
-        file and ("%s:%d: "):format(file, place.currentline) or "", tostring(name), tostring(name))
+      error_module.raise("model", "%sassignment to undeclared global '%s'; write 'local %s'", error_module.line(2),
+        tostring(name), tostring(name))
     end,
   })
 end

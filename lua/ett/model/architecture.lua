@@ -238,21 +238,37 @@ local function notes_of(layers)
   return notes
 end
 
+--- The layers that `build` makes of hyper-parameters. While it runs, reading a field that no one declares or sets raises
+--- an error if the name is almost that of a known field: nil could pass for a default, such as a count of 1.
+local function built_of(loaded, clean, rules)
+  setmetatable(clean, { __index = function(_, key)
+    if rules[key] or hyper_parameters.layer_fields[key] or type(key) ~= "string" or #key <= 3 then return nil end
+    local near = error_module.nearest(key, schema.keys(rules))
+    if near then
+      error_module.raise("model", "%sreads the unknown hyper-parameter '%s'; did you mean '%s'?", error_module.line(2),
+        key, near)
+    end
+  end })
+  local built = error_module.wrap(loaded.name, loaded.build, clean)
+  setmetatable(clean, nil)
+  return built
+end
+
 --- Builds a model of an architecture, found by name or given as a function. Raises on wrong hyper-parameters.
 ---@param source string|function
 ---@return table model { name, architecture, hyper, layers, notes }
 function architecture.new(source, hyper)
   local loaded = load_source(source)
   local clean = hyper_parameters.check(hyper, loaded.own, loaded.name)
-  local norm, gated = clean.norm, clean.gated_mlp
-  local built = error_module.wrap(loaded.name, loaded.build, clean)
+  local norm, gated, rules = clean.norm, clean.gated_mlp, hyper_parameters.fields_with(loaded.own)
+  local built = built_of(loaded, clean, rules)
   local names = clean.encoder_function_list
   if names then -- in place of the repeated layers; the list says the norm and the gate where the caller does not
     local usual = clean.norm
     clean.norm, clean.gated_mlp = norm, gated
     built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
   end
-  local rules, place = hyper_parameters.fields_with(loaded.own), schema.place(loaded.build, loaded.path)
+  local place = schema.place(loaded.build, loaded.path)
   check_with(clean, rules, place .. ": hyper-parameters after 'build'")
   local layers = check_built(built, place, rules, loaded.path)
   local notes = notes_of(layers)

@@ -225,9 +225,10 @@ end
 --- the order of tokens. Every token also passes through the shared experts: shared_experts experts of the routed
 --- experts' width, or one MLP of width shared_ffn.
 function blocks.moe_feed(h)
-  local ffn = h.moe_ffn or h.ffn
+  shapes.need(h, "blocks.moe_feed", "experts", "top_k")
+  local ffn = h.moe_ffn or h.ffn or 4 * h.hidden
   local exchange, activation = { collective = "expert_exchange" }, h.gated_mlp and "swiglu" or "gelu"
-  local biased, shared = require("ett.operator.shapes").bias(h, "mlp_bias"), nil
+  local biased, shared = shapes.bias(h, "mlp_bias"), nil
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
@@ -377,4 +378,7 @@ function blocks.decoder(h, ...)
   return { layers = layers }
 end
 
-return blocks
+return setmetatable(blocks, { __index = function(_, name)
+  error_module.raise("missing", "%sett.model.blocks has no function '%s'%s", error_module.line(2), tostring(name),
+    error_module.suggestion(name, schema.keys(blocks)))
+end })

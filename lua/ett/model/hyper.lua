@@ -106,6 +106,12 @@ end
 hyper.entry_fields = { key_seq = count("tokens of another sequence to which attention attends", 24),
   unquantised = flag "the gathered tensor has 16 bits, also under fp8 and nvfp4" }
 
+--- Fields that blocks set for a kind of layers (ett.model.blocks); no caller states them.
+hyper.layer_fields = { no_attention = true, no_mlp = true }
+for _, kind in pairs(layer_kinds) do
+  for name in pairs(kind.fields) do hyper.layer_fields[name] = true end
+end
+
 --- The fields of an architecture: the common ones and the ones that its file declares.
 function hyper.fields_with(own) return own and merged(hyper.fields, own) or hyper.fields end
 
