@@ -401,6 +401,19 @@ end]]):format(text))
     assert.is_nil(model.hyper.layer) -- only while the function runs
   end)
 
+  it("is told how a layer with few tokens runs under sequence parallelism", function()
+    local function run(with)
+      local model = architecture.new(function()
+        return { layers = { { name = "x", ops = { { op = "rms_norm", with = with } } } } }
+      end, llama)
+      return architecture.operations(model.layers[1], architecture.configuration(model.hyper,
+        { tp = 2, micro_batch = 1, seq = 64, sequence_parallel = true }))
+    end
+    assert.matches("tp = 2 must divide tokens = 1 under sequence_parallel; with = { sequence_parallel = false } gives "
+      .. "every tensor rank all of them", message(run, { seq = 1 }), 1, true)
+    assert.equal(1, run({ seq = 1, sequence_parallel = false })[1].shape.tokens)
+  end)
+
   it("has the shape of each operator once in a layer, unless an entry changes the configuration", function()
     local gelu = require("ett.operator").get "gelu"
     local shape, calls = gelu.shape, 0

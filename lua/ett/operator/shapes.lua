@@ -22,8 +22,12 @@ end
 --- Tokens outside tensor-parallel regions: split over tp under sequence parallelism.
 function shapes.norm_tokens(c)
   local tokens = shapes.tokens(c)
-  if c.sequence_parallel then tokens = shapes.divide("tokens of a micro-batch", tokens, "tp", c.tp) end
-  return tokens
+  if not c.sequence_parallel then return tokens end
+  if tokens % c.tp ~= 0 then -- tokens of the plan's own sequence pass its rules
+    error_module.raise("plan", "tp = %d must divide tokens = %d under sequence_parallel; with = { sequence_parallel = "
+      .. "false } gives every tensor rank all of them", c.tp, tokens)
+  end
+  return tokens // c.tp
 end
 
 --- Tokens that a tensor-parallel rank routes to experts: those outside tensor-parallel regions, unless the software
