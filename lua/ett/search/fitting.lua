@@ -82,56 +82,69 @@ local function layouts(p, devices, node)
   return list
 end
 
+-- Estimates the plan with a layout and fields. Returns the fields that differ from the plan's and the estimate; nil if
+-- a rule refuses them, false if the plan does not fit.
+---@param self table { model, cluster, times, plan, clean (the plan with its defaults), known }
+local function tried(self, layout, fields)
+  local clean, change = self.clean, {}
+  for name, value in pairs(merged(layout, fields)) do if value ~= clean[name] then change[name] = value end end
+  local of_micro_batch = layout.dp * (fields.micro_batch or clean.micro_batch)
+  if clean.global_batch % of_micro_batch ~= 0 then return nil end
+  local micro_batches = clean.global_batch // of_micro_batch
+  if self.plan.micro_batches and micro_batches ~= self.plan.micro_batches then change.micro_batches = micro_batches end
+  local q = merged(clean, change, { micro_batches = micro_batches })
+  if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 then return nil end
+  local e = what_if.estimate { model = self.model, cluster = self.cluster, times = self.times,
+    plan = merged(self.plan, change) }
+  if e and e.fits then return change, e end
+  return e and false
+end
+
+-- The fields without those that the plan does not need to fit.
+local function needed(self, layout, fields)
+  for _, name in ipairs(schema.keys(fields)) do
+    local fewer = merged(fields)
+    fewer[name] = nil
+    if tried(self, layout, fewer) then fields = fewer end
+  end
+  return fields
+end
+
+-- The first candidate of a layout that fits: its fields that differ from the plan's, and its estimate.
+local function first_change(self, layout)
+  local list, least = candidates(self.clean, layout), nil
+  for i = #list, 1, -1 do -- the last allowed candidate takes the least memory: if it does not fit, none does
+    if least == nil then least = tried(self, layout, list[i]) end
+  end
+  if not least then return nil end
+  for _, fields in ipairs(list) do
+    if tried(self, layout, fields) then return tried(self, layout, needed(self, layout, fields)) end
+  end
+end
+
+-- The change with the fastest step on a number of devices, and its estimate. The plan's own layout, which is the first
+-- one of its own devices, comes before faster ones.
+local function best_change(self, devices, is_own)
+  local best, e
+  for i, layout in ipairs(layouts(self.clean, devices, self.cluster.gpus_per_node)) do
+    local change, other = first_change(self, layout)
+    if change and not (best and e.step_seconds <= other.step_seconds) then best, e = change, other end
+    if best and is_own and i == 1 then break end
+  end
+  return best, e
+end
+
 --- A change that makes a plan fit: its words, its memory, and the number of devices if that differs. nil if
 --- there is none. The global batch stays.
 ---@param plan table a plan that does not fit, as it was given
 function fitting.change(model, cluster, times, plan)
-  local whole, clean = plan_module.violations(plan, model, cluster)
-  if #whole > 0 then return nil end
-  local known, devices = schedules.memo(), plan_module.devices(clean)
-
-  -- The fields of a candidate that differ from the plan's, and its estimate; nil if it is refused, false if it does not
-  -- fit.
-  local function fits(layout, fields)
-    local change = {}
-    for name, value in pairs(merged(layout, fields)) do if value ~= clean[name] then change[name] = value end end
-    local unit = layout.dp * (fields.micro_batch or clean.micro_batch)
-    if clean.global_batch % unit ~= 0 then return nil end
-    local number = clean.global_batch // unit
-    if plan.micro_batches and number ~= plan.micro_batches then change.micro_batches = number end
-    local q = merged(clean, change, { micro_batches = number })
-    if #plan_rules.broken(q, model, cluster, known) > 0 then return nil end
-    local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = merged(plan, change) }
-    if e and e.fits then return change, e end
-    return e and false
-  end
-
-  -- The first candidate of a layout that fits, without the fields that are not needed for that.
-  local function first(layout)
-    local list, least = candidates(clean, layout), nil
-    for i = #list, 1, -1 do
-      if least == nil then least = fits(layout, list[i]) end
-    end
-    if not least then return nil end
-    for _, fields in ipairs(list) do
-      if fits(layout, fields) then
-        for _, name in ipairs(schema.keys(fields)) do
-          local fewer = merged(fields)
-          fewer[name] = nil
-          if fits(layout, fewer) then fields = fewer end
-        end
-        return fits(layout, fields)
-      end
-    end
-  end
-
-  local growth, best, e = 1, nil, nil
+  local broken, clean = plan_module.violations(plan, model, cluster)
+  if #broken > 0 then return nil end
+  local self = { model = model, cluster = cluster, times = times, plan = plan, clean = clean, known = schedules.memo() }
+  local devices, growth = plan_module.devices(clean), 1
+  local best, e
   while not best and growth <= most_growth do
-    for i, layout in ipairs(layouts(clean, growth * devices, cluster.gpus_per_node)) do
-      local change, other = first(layout)
-      if change and not (best and e.step_seconds <= other.step_seconds) then best, e = change, other end
-      if best and growth == 1 and i == 1 then break end -- the plan's own layout
-    end
+    best, e = best_change(self, growth * devices, growth == 1)
     growth = 2 * growth
   end
   if not best then return nil end
