@@ -4,7 +4,7 @@ local surfaces = require "ett.sampling.surfaces"
 local campaign = require "ett.sampling.campaign"
 local find = require "ett.base.find"
 
-find.set_script_folder(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/fixture")
+find.set_script_folder(require("ett.host").root .. "/spec/samplers/fixture")
 
 local side = { start = 8, stop = 160, step = 8 }
 local coarse = { start = 8, stop = 152, step = 16 }

@@ -7,7 +7,7 @@ local space = require "ett.sampling.space"
 local sampler = require "ett.sampling.sampler"
 local store = require "ett.sampling.store"
 
-local here = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
+local fixture = require("ett.host").root .. "/spec/samplers/fixture"
 local reference = os.getenv("ETT_REFERENCE") or "../shared/reference"
 
 --- What the reference's rule means, written plainly: an odometer over inclusive ranges.
@@ -183,7 +183,7 @@ describe("a reference file", function()
 end)
 
 describe("a campaign file", function()
-  find.set_script_folder(here .. "/fixture")
+  find.set_script_folder(fixture)
 
   it("scatters distinct shapes that meet its constraint, the same each time", function()
     local function resolve(design)
@@ -238,7 +238,7 @@ describe("a table", function()
   local usable = backend.available()
   before_each(function()
     folder = command.folder()
-    find.set_script_folder(here .. "/fixture")
+    find.set_script_folder(fixture)
   end)
   after_each(function()
     os.execute(("chmod -R u+w '%s'; rm -rf '%s'"):format(folder, folder))
