@@ -1,5 +1,5 @@
-/* large.h - memory of large arrays, on huge pages where the system has them: most of
- * their cost would be page faults. */
+/* large.h - memory of large arrays. It is on huge pages if the system has them, because
+ * page faults on small pages would be most of its cost. */
 #ifndef ETT_BASE_LARGE_H
 #define ETT_BASE_LARGE_H
 
@@ -8,8 +8,8 @@
 
 #define ETT_HUGE_PAGE ((size_t)2 << 20)
 
-/* At least `size` bytes, not zeroed, for free(); NULL if memory runs out. The rest behind
- * the last whole huge page has small ones. */
+/* At least `size` bytes, not zeroed, for free(); NULL if memory runs out. The part after
+ * the last whole huge page is on small pages. */
 static inline void *ett_large_alloc(size_t size) {
   if (size < ETT_HUGE_PAGE)
     return malloc(size);

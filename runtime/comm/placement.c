@@ -475,7 +475,8 @@ static int crosses(const ett_ranks *r, ett_axis a, int64_t from, int64_t delta,
   return 0;
 }
 
-/* Ranks whose next neighbour is outside their unit: of a unit, and of a card. */
+/* Counts the ranks whose next neighbour is outside their unit, for a unit and for a card.
+ */
 static int count_leaving(const ett_ranks *r, ett_axis a, int k, ett_placement_tier *tier,
                          ett_err *err) {
   int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
@@ -525,8 +526,8 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
     p->tier[k].members = p->tier[k].most = p->tier[k].cards = 1;
     if (k > 0 && count_leaving(r, a, k, &p->tier[k], err) != 0)
       return -1;
-    if (p->tier[k].groups ==
-        0) /* from a device; or only the first and last stage are separated */
+    if (p->tier[k].groups == 0) /* the pair leaves a device, or only the first and the
+                                   last stage are in different units */
       p->tier[k].groups = p->tier[k].sharing = 1;
   }
   return 0;
@@ -540,8 +541,9 @@ int ett_tiers_lane(const ett_tiers *t, int tier) {
   return t->rates[0].card > 0 ? tier : tier > t->node;
 }
 
-/* Ranks outside a unit below tier k that each of its ranks exchanges with: all of them,
- * or those inside the tier if outer tiers have separate links. */
+/* The number of ranks outside a lower unit of tier k with which each rank of the unit
+ * exchanges: all such ranks, or only those inside the tier if outer tiers have separate
+ * links. */
 static double peers_of(const ett_tiers *t, const ett_placement *p, int k) {
   int inner = k + 1 < p->tiers && !t->rates[k].through;
   return (inner ? p->tier[k + 1].inside : p->ranks) - p->tier[k].members;

@@ -110,13 +110,14 @@ int ett_place_level(const ett_ranks *ranks, ett_axis axis, int64_t from, int64_t
 int ett_place_pairs(const ett_ranks *ranks, ett_axis axis, int level,
                     ett_placement *place, ett_err *err);
 
-/* Lanes are the links of each tier as one rank has them: lane k of tier k. A message
- * occupies the lanes that it crosses for a share of its time: 1 on the slowest of them,
- * less on wider ones. In rings and sends, each tier carries the same bytes; in an
+/* A lane is the share of a tier's links that one rank has: lane k belongs to tier k. A
+ * message occupies the lanes that it crosses for a share of its time: 1 on the slowest
+ * lane, less on wider ones. In rings and sends, each tier carries the same bytes; in an
  * exchange (all_to_all), those for ranks outside a unit.
  *
- * A message between nodes leaves out the lanes inside nodes: it takes little of them.
- * Where rates are unknown, there are two lanes: of the node, and of the network. */
+ * * For a message between nodes, the lanes inside nodes are left out, because it needs
+ * little of them. If rates are unknown, there are two lanes: the node's and the
+ * network's. */
 typedef enum ett_lane_use {
   ETT_LANES_RING,
   ETT_LANES_SEND,

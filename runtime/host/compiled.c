@@ -13,8 +13,8 @@
 /* Bytes of a chunk up to the end of its name. */
 enum { COMPILED_NAMED = COMPILED_HEADER + sizeof COMPILED_NAME - 1 };
 
-/* Texts and chunks up to this size are read to the stack: the heap grew and shrank with
- * them, and each of its pages was mapped again. */
+/* Texts and chunks up to this size are read to the stack. On the heap, each of them made
+ * the heap grow and shrink, and its pages were mapped again. */
 enum { SCRATCH_BYTES = 128 << 10 };
 
 typedef struct {
@@ -27,8 +27,8 @@ typedef struct {
   size_t size;
 } piece;
 
-/* The open file of chunks. Its chunks are read, not mapped: the kernel maps neighbours of
- * a touched page as well, which took 4 MB of a short command's 11. */
+/* The open file of chunks. Its chunks are read, not mapped. The kernel also maps the
+ * neighbours of a touched page: mapping took 4 of the 11 MB of a short command. */
 static struct {
   int descriptor; /* with entries only */
   uint64_t count;

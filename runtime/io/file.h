@@ -31,8 +31,8 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_file_k
  * errno, which is also in errno. */
 int ett_file_write_all(int fd, const char *data, size_t length);
 
-/* Makes path and its missing parents: with mode 0777 less umask; private ones with mode
- * 0700, which path gets whatever the umask. Returns 0 or -1. */
+/* Makes path and its missing parents, with mode 0777 less umask, or 0700 if they are
+ * private. A private path has mode 0700 with any umask. Returns 0 or -1. */
 int ett_folder_make(const char *path, int private, ett_err *err);
 
 #endif

@@ -42,9 +42,9 @@ void ett_hash_pieces(const ett_hash_piece *pieces, size_t count,
   print(&state, out);
 }
 
-/* Adds a regular file in parts: to map new memory for the whole file takes longer than to
- * read it. Returns 0 if it is no regular file, if its size is 0, which the kernel also
- * states for its own files, or if it becomes shorter. */
+/* Adds a regular file in parts, because mapping memory for the whole file takes longer
+ * than reading it. Returns 0 if it is no regular file, if it becomes shorter, or if its
+ * size is 0. Files of the kernel also have the size 0. */
 static int add_file(XXH3_state_t *state, int descriptor) {
   char part[1 << 16];
   struct stat status;

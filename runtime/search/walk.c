@@ -226,8 +226,9 @@ static int zero_below(const walk *w, int other) {
   return largest;
 }
 
-/* The least memory of the ZeRO stages from `zero` down, where `bytes` is that of `zero`.
- * A larger stage may need more: the weights that it gathers can exceed those it saves. */
+/* The least memory of the ZeRO stages up to `zero`; `bytes` is the memory of `zero`. A
+ * larger stage may need more memory than a smaller one, if it gathers more weights than
+ * it saves. */
 static double least_memory(walk *w, int zero, double bytes) {
   ett_step_outline_result o;
   int kept = w->plan.zero;
@@ -240,8 +241,8 @@ static double least_memory(walk *w, int zero, double bytes) {
   return bytes;
 }
 
-/* Whether passes move weights or gradients to or from the host: under the higher ZeRO
- * stages only a shard, which can take less time than a lower stage. */
+/* Whether passes move weights or gradients to or from the host. A high ZeRO stage moves
+ * only a shard, so it can take less time than a lower stage. */
 static int moves_shards(const walk *w) {
   return w->plan.offload_weights > 0 || w->plan.offload_gradients > 0;
 }
@@ -254,9 +255,9 @@ static int on_reshard_axis(const walk *w, int value) {
   return 0;
 }
 
-/* Whether the memory of the ZeRO stage with the least, or the time of the pipeline alone,
- * excludes all plans of one kind of recomputation. *seconds: otherwise their lower bound.
- * *all: all later kinds are excluded, too. */
+/* Whether all plans of one kind of recomputation are excluded, because even the ZeRO
+ * stage with the least memory does not fit, or because the pipeline alone takes too long.
+ * If not, *seconds is their lower bound. *all: all later kinds are excluded, too. */
 static int settled(walk *w, int *all, double *seconds) {
   ett_search_counts *counts = w->counts;
   ett_step_outline_result o;
@@ -305,7 +306,7 @@ static int settled(walk *w, int *all, double *seconds) {
   *seconds = least * (1 - rounding);
   if (*seconds <= threshold)
     return 0;
-  /* The others repeat work; but they may move fewer activations to the host. */
+  /* The other kinds repeat work, but they may move fewer activations to the host. */
   *all = w->plan.recompute == ETT_RECOMPUTE_NONE && w->plan.offload_activations == 0 &&
          *seconds > ett_search_threshold(w->limits, 0);
   counts->bounded += plans;

@@ -123,15 +123,15 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Limits a time outside the samples, without a step at their ends, as within_links of
- * lua/ett/profile/of_cluster.lua. sampled: the time of the samples at the smallest or the
- * largest sample; the links have their own time there.
- * Lower limit: half of the links' time. It is lower if the samples at the end are faster
- * than that: for smaller messages by the same ratio, for larger ones by the same number
- * of seconds, so that a ratio of latencies does not become a ratio of bandwidths.
- * Upper limit, for smaller messages only, where regressors are constant: the links' time,
- * or more if the samples are slower. The interval ends at half of the lower limit and at
- * twice the slowest of these times. */
+/* Limits the time of a message outside the samples, as within_links of
+ * lua/ett/profile/of_cluster.lua. The limits continue the times at the end of the samples
+ * without a step. seconds_end: the samples' time at their smallest or largest message;
+ * links_end: the links' time there. Lower limit: half of the links' time. It is less if
+ * the samples at the end are faster than that half: for smaller messages by the same
+ * ratio, for larger messages by the same number of seconds, because a ratio of latencies
+ * is no ratio of bandwidths. Upper limit, for smaller messages only, where regressors are
+ * constant: the links' time, or more if the samples are slower. The interval is from half
+ * of the lower limit to twice the slowest of these times. */
 static ett_demand_time within_links(double by_links, double seconds_end, double links_end,
                                     int below, ett_demand_time own) {
   double ratio = seconds_end / links_end;

@@ -33,8 +33,8 @@ typedef struct rank {
   ett_unit unit[2];
   int slot[2];
   double start, seconds, hidden[2];
-  int quiet;              /* no other transfer uses the stage's links before they end */
-  double attached;        /* quiet: seconds of their message, included in their event */
+  int quiet;       /* no other transfer uses the stage's links before they end */
+  double attached; /* quiet: seconds of the units' message, which their event includes */
   double busy[ETT_LANES]; /* share of the unit in which its messages occupy a lane */
   int reducing;           /* slot whose gradients it produces; -1: none */
   double made[2];         /* number of its dense and expert buckets that are complete */

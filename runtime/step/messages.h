@@ -132,10 +132,11 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
 /* Stores the times of a plan if all are known. */
 void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double tied);
 
-/* The messages of a buffer over the ranks that share it: buckets; single layers under
- * ZeRO-3. After the update of ranks that own whole tensors, one message for each owner:
- * then `layers` are the middle ones. A ring passes an owner's broadcast in as many steps
- * as a gather. It takes the time of a gather whose links carry the owner's bytes. */
+/* The messages of a buffer over the ranks that share it: buckets, or single layers under
+ * ZeRO-3. If ranks own whole tensors, each owner sends one message after the update;
+ * `layers` is then the number of middle layers. A ring passes such a broadcast in as many
+ * steps as a gather. So it takes as long as a gather whose links carry the owner's bytes.
+ */
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
 

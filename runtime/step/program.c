@@ -547,11 +547,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
 }
 
 /* A slice with an odd number of layers of which every second is recomputed. Some programs
- * recompute the first layer, some do not: torchtitan's _apply_layer_sac continues its
+ * recompute the first layer and some do not: torchtitan's _apply_layer_sac continues its
  * count over the chunks of a rank, Megatron-Core's _checkpointed_forward begins at the
- * first layer of each chunk. If the last layer is recomputed, its activations come on top
- * of all that the slice holds; if not, a recomputed layer takes the place of a freed one.
- * The mean is half a layer. Returns `copy`, changed. */
+ * first layer of each chunk. If the last layer is recomputed, its activations are added
+ * to all that the slice holds. If not, a recomputed layer replaces a freed one. The mean
+ * is half a layer. Returns `copy`, changed. */
 static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
                                           ett_layer_sums *copy) {
   const int r = ETT_RECOMPUTE_HALF;

@@ -78,8 +78,8 @@ typedef struct ett_operation {
   double spared_share;    /* share of its weights' bytes that gathers need not move */
   double quantised_bytes; /* of its weights beyond their 16 bits; negative if they take
                              fewer */
-  /* The same for its shards under ZeRO-3: a part that is sharded, and one that each rank
-   * holds whole, scales of blocks. */
+  /* The same for its shards under ZeRO-3: the sharded part, and the scales of blocks,
+   * which each rank holds whole. */
   double sharded_bytes, scale_bytes;
   double activation_bytes; /* held from forward to backward */
   double dropped_bytes;    /* not held if the operation is recomputed */
@@ -87,23 +87,25 @@ typedef struct ett_operation {
                         not */
   double working_bytes;        /* allocated only during its backward pass */
   double weight_working_bytes; /* further bytes of its weight gradient */
-  /* Weight gradient that the software keeps allocated once for all weights of a shape:
-   * the shape's number, 0 for none, and the bytes, in one operation of the shape. */
+  /* The software keeps one weight gradient allocated for all weights of a shape: the
+   * number of the shape (0: none), and the bytes, which only one operation of the shape
+   * has. */
   int cached_shape;
   double cached_bytes;
   double weight_share; /* share of the backward pass that only weight gradients need */
-  /* Further seconds of the backward pass if it is split: communication that overlaps
-   * weight gradients if it is not split. Negative for waits that this shortens. */
+  /* Further seconds of the backward pass if it is split. Positive: communication that
+   * overlaps weight gradients in a whole pass. Negative: waits that splitting shortens.
+   */
   ett_demand_time split;
   ett_demand_time split_weight; /* seconds of a split pass in the unit of weight
                                    gradients, beyond its weight_share */
-  /* Seconds in the pass that ETT_RECOMPUTE_SELECTIVE repeats, of operations without
-   * `selective`: a wait for the host. */
+  /* Seconds in the pass that ETT_RECOMPUTE_SELECTIVE repeats, for an operation without
+   * `selective`: the wait for the host. */
   ett_demand_time repeated;
   double flops;    /* model FLOPs, forward and backward */
   int loss;        /* holds the logits */
   int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
-  int waits_again; /* its repeated run has launches that the wait `repeated` counts */
+  int waits_again; /* the wait `repeated` counts the launches of its repeated run */
   int never_again; /* recomputation ends before it */
   ett_role role;
   ett_host_wait host;
@@ -149,8 +151,8 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
-  ett_weights spared; /* weights that gathers need not move; of weights that they move in
-                         fewer bits, the part that is saved */
+  ett_weights spared; /* weights that gathers need not move, and the saved part of weights
+                         that they move in fewer bits */
   struct ett_quantised {
     double whole, sharded, scales; /* quantised_bytes, sharded_bytes, scale_bytes */
   } quantised[2];                  /* of dense weights, of experts */
@@ -159,8 +161,8 @@ typedef struct ett_layer_sums {
   double late_bytes;   /* held from a split backward pass to its weight gradients */
   double loss_bytes;   /* share of the logits */
   double shared_bytes; /* of a slice: part of activation_bytes and late_bytes */
-  /* By ett_recompute: all activations of the largest single layer; beyond what it holds
-   * if it is recomputed. */
+  /* By ett_recompute: all activations of the largest single layer, less the bytes that it
+   * holds if it is recomputed. */
   double layer_bytes[ETT_RECOMPUTES];
   double remade_bytes; /* of the layer kind with the most */
   /* By ett_recompute: held by the two layers that hold most. */
@@ -168,8 +170,9 @@ typedef struct ett_layer_sums {
   /* By ett_recompute, with and without the bytes of weight gradients: peak of a backward
    * pass beyond all activations of the slice, recomputed ones included. */
   double working_bytes[ETT_RECOMPUTES][2];
-  /* Of the largest single layer: all weights, trained ones, and those that a gather moves
-   * (without `spared`); bytes of the other copy that is made from gathered 8-bit ones. */
+  /* Of the largest single layer: all weights; trained weights; weights that a gather
+   * moves (without `spared`); bytes of the second copy that is made of gathered 8-bit
+   * weights. */
   double layer_parameters, layer_trained, layer_gathered, layer_copies;
   /* Gathered weights of the largest two neighbours (one layer if it is alone), of the
    * first and of the last layer. With gathers_tensors these, layer_gathered and
@@ -206,10 +209,10 @@ typedef struct ett_program {
   double output_bytes; /* output of a slice with boundary 1, held until its gradient
                           arrives */
   int gathers_tensors; /* each weight is gathered and reduced by itself, not a layer */
-  int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
-                          no shard of their own */
-  int whole_stages;    /* of several stages, ZeRO-2 and 3 keep whole weights and gradients
-                          until the last backward pass, and reduce once a step */
+  int master_shards;   /* ZeRO-3 shards only the optimizer's fp32 weights; the weights of
+                          the passes have no shards */
+  int whole_stages; /* with several stages, ZeRO-2 and 3 keep whole weights and gradients
+                       until the last backward pass, and reduce once a step */
   double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send
                            them after the update, one rank after the other; else 0 */
   double

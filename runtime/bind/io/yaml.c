@@ -20,8 +20,9 @@
 
 enum { MOST_DEPTH = 64, MOST_NODES = 1000000 };
 
-/* An open container. On the stack from `table`: it, its lines, the entry of its anchor
- * (or nil), and in a mapping the key whose value comes next. */
+/* An open container. `table` is the first of its places on the stack: the table, its
+ * lines, the entry of its anchor (or nil), and in a mapping the key whose value comes
+ * next. */
 typedef struct {
   int table, mapping, has_key, height; /* height: deepest nesting inside */
   lua_Integer count;                   /* elements of a sequence */

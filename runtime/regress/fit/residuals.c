@@ -121,8 +121,9 @@ int ett_fit_neighbours(ett_work *w, const double *fold_x, ett_model_facts *f,
 }
 
 /* Fills difficulty[]: each row's expected residual, by a small forest that did not see
- * its fold. A forest knows the residuals that it was trained on; divided by them, they
- * would look smaller than those of new rows. *out, for new rows, sees every row. */
+ * its fold. A forest predicts the residuals that it was trained on too well. Divided by
+ * such predictions, they would look smaller than those of new rows. *out serves new rows
+ * and is trained on every row. */
 static int fit_difficulty(const ett_work *w, const double *residual, double floor,
                           double *difficulty, ett_forest *out, ett_err *err) {
   const ett_boost_config small = {.rounds = w->config->difficulty_rounds,
@@ -163,8 +164,8 @@ static int fit_difficulty(const ett_work *w, const double *residual, double floo
  * the forest. */
 static const double even_share = 0.75;
 
-/* New rows may be in a mode that the gate dropped, as often as the rows of the fit were.
- * Returns whether the kept rows are a smaller share than the interval must cover. */
+/* New rows are in a mode that the gate dropped as often as the rows of the fit. Returns
+ * whether the kept rows are a smaller share of all rows than the interval must cover. */
 static bool needs_modes(const ett_work *w) {
   return ETT_FIT_LEVEL * (double)(w->rows + w->mode_rows) > (double)w->rows;
 }
@@ -183,9 +184,9 @@ static int by_magnitude(const void *a, const void *b) {
 }
 
 /* How far the interval reaches below and above into modes that the gate dropped. The gate
- * measured the distances from another base, so they are added to the half-width. They do
- * not grow with it outside the samples' range. A reach to one side also covers the kept
- * rows there that are outside the half-width: half of the uncovered ones. */
+ * measured the distances from another base, so they are added to the half-width. Outside
+ * the samples' range the half-width grows; the distances do not. On its side, the reach
+ * also covers the kept rows outside the half-width: half of the uncovered ones. */
 static void reach_modes(ett_work *w, ett_model_facts *f) {
   double kept = 0.5 * (1 + ETT_FIT_LEVEL) * (double)w->rows;
   double needed = ETT_FIT_LEVEL * (double)(w->rows + w->mode_rows) - kept;
@@ -245,8 +246,8 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     return 0;
   if (fit_difficulty(w, residual, f->floor, difficulty, &m->difficulty, err) != 0)
     return -1;
-  /* Two modes by chance, such as two states of the clock: a forest takes the mode of a
-   * few rows for that of their dimensions. */
+  /* If rows are in one of two modes by chance, such as two states of the clock, a forest
+   * learns the mode of a few rows as if their dimensions caused it. */
   if (even < even_share * fit_widths(w, difficulty, f)) {
     ett_forest_free(&m->difficulty);
     for (size_t i = 0; i < n; i++)
@@ -292,8 +293,8 @@ int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_mo
     seconds[above] = w->seconds[i];
     difficulty[above++] = w->base[i];
   }
-  /* The full share unless a smaller one is clearly better, because the probe's trees saw
-   * fewer rows than the served ones. */
+  /* The full share is used unless a smaller one is clearly better, because the probe's
+   * trees were trained on fewer rows than the served trees. */
   double least = INFINITY, best = f->shrink;
   for (int s = 4; s >= 2 && status == 0 && below; s--) {
     double total = 0, share = s / 4.0;

@@ -145,7 +145,7 @@ typedef enum ett_plan_ends {
 int ett_pipeline_plan(ett_pipeline *p, ett_pipeline_workspace *workspace,
                       ett_plan_ends ends, ett_err *err);
 
-/* While held, plans reuse the last order whatever their times. */
+/* While held, ett_pipeline_plan keeps the last order for all times. */
 void ett_pipeline_hold_plan(ett_pipeline_workspace *workspace, int held);
 
 /* Units of one rank: 2 per micro-batch and chunk (3 with weight units, custom only). */

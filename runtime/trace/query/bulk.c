@@ -57,8 +57,8 @@ static void walk_queue(ett_launch_stats *out, const int64_t *launches,
   out->queue_mean = last > from ? weighted / out->queue_ticks : NAN;
 }
 
-/* The rows of one launch call: those of keys[*k] and of the keys after it that name the
- * same call. A CUDA graph has one call for many rows. Moves *k behind them. */
+/* The interval of one launch call: of the rows of keys[*k] and of the following keys with
+ * the same call. A CUDA graph has one call for many rows. Moves *k to the next call. */
 static void span_of_launch(const ett_trace *t, const uint32_t *rows, const int64_t *keys,
                            size_t count, size_t *k, int64_t *from, int64_t *to) {
   const int64_t call = keys[*k] >> 32;

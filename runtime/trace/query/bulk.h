@@ -12,13 +12,13 @@
  */
 typedef struct ett_launch_stats {
   size_t rows;       /* number of rows with a launch; all fields below refer to these */
-  size_t launched;   /* number of their launches; that of a CUDA graph has many rows, and
-                      * lasts from the start of the first to the end of the last */
+  size_t launched;   /* number of their launches; the launch of a CUDA graph has many rows
+                        and lasts from the first start to the last end */
   size_t short_rows; /* launches shorter than their call */
   double delay_sum, call_sum;
   int64_t delay_p50, delay_p95, delay_max; /* start on the device - start of the call */
-  int64_t queue_most; /* maximum number of launches whose rows have not ended; one that
-                       * ends before its call starts, as with skewed clocks, is none */
+  int64_t queue_most; /* maximum number of launches whose rows have not ended; launches
+                         that end before their call starts (skewed clocks) do not count */
   double queue_mean;  /* time average of that number; NAN if no time passed */
   double queue_ticks; /* that time: from the first launch to the last end */
 } ett_launch_stats;

@@ -12,7 +12,8 @@
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
 #define CHUNK_MOST ((uint64_t)64 << 20)
-/* Bytes of files, perhaps compressed, from which threads pay for their start. */
+/* For fewer bytes of files (as stored, perhaps compressed), starting threads takes longer
+ * than they save. */
 #define WORKERS_LEAST_BYTES ((uint64_t)1 << 20)
 
 /* One file, or a stretch of one: bytes from begin to stop. */
@@ -151,7 +152,7 @@ typedef struct run {
   bool stopped;   /* by the progress function */
 } run;
 
-/* Full blocks are charged as a part grows, its last one here. */
+/* Full blocks are charged while a part grows; this charges its last block. */
 static int is_over(const ett_trace_part *part, atomic_llong *room) {
   if (!room)
     return 0;
@@ -373,7 +374,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   }
   if (plan(&r, threads, err))
     goto done;
-  /* a decoder thread pays when there are fewer streams than threads */
+  /* with fewer streams than threads, a thread for decoding saves time */
   r.shared.readahead = compressed && r.task_count < threads;
   l->lexicon_count = threads < r.task_count ? threads : r.task_count;
   if (!l->lexicon_count)

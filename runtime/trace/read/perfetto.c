@@ -1,15 +1,15 @@
 /* Perfetto traces (pftrace): Trace of perfetto/trace/trace.proto, with its field numbers.
  *
- * Read are slices and instants of TrackEvent, descriptors of tracks, interned names and
- * debug annotations, which are the args. Slices begin and end in packets of their own;
+ * * This reads slices and instants of TrackEvent, descriptors of tracks, interned names,
+ * and debug annotations, which become args. Slices begin and end in packets of their own;
  * read/merge.h joins them. Packets of system tracing (ftrace, counters) are skipped.
  * rocprofv3 names a track of a device "COMPUTE AGENT [4] QUEUE [1] (GPU)": the numbers
  * are device and stream. */
 #include "trace/read/wire.h"
 #include "trace/table/index.h"
 
-/* The key of a fact about a packet sequence: an interned text, by the field of
- * InternedData and the number; a clock, by its number; or a default. */
+/* The key of a fact about a packet sequence. An interned text has the field of
+ * InternedData and a number, a clock has its number, and a default has neither. */
 typedef struct key {
   uint64_t sequence, iid, kind;
 } key;

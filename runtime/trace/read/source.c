@@ -328,8 +328,9 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
 }
 
-/* Whether x holds the run of the JSON file j: host.xplane.pb that of host.trace.json.gz,
- * which is truncated; both that of perfetto_trace.json.gz in the same folder. */
+/* Whether x holds the same run as the JSON file j. host.xplane.pb holds the run of
+ * host.trace.json.gz, which is truncated. Both hold the run of perfetto_trace.json.gz in
+ * the same folder. */
 static bool repeats(const ett_source *j, const ett_source *x) {
   const char *slash = strrchr(j->path, '/');
   const char *name = slash ? slash + 1 : j->path;

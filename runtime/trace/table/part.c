@@ -218,10 +218,10 @@ static char *map_region(size_t size) {
   return m + before;
 }
 
-/* Memory of a block, zeroed; NULL if there is none. Mapped: pages beyond the last row of
- * a block are never touched. A part of several blocks has them on huge pages, because
- * page faults were a tenth of the time to read a trace. Its first block, too, if the
- * thread's part before had several. */
+/* Zeroed memory of a block; NULL if there is none. It is mapped, so that pages after the
+ * last row of a block are never touched. The blocks of a part with several are on huge
+ * pages, because page faults took a tenth of the time to read a trace. The first block is
+ * on huge pages if the thread's previous part had several blocks. */
 static char *map_block(ett_lexicon *l, bool several) {
   if (!several) {
     char *m = mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -1,7 +1,7 @@
 /* workers.h - threads that share independent pieces of work.
  *
- * The threads stay: a thread that is started anew waits on the core of its creator for
- * some milliseconds, one that is woken begins at once on a free core. */
+ * * The threads are kept between jobs. A new thread waits for some milliseconds on the
+ * core of its creator; a waiting thread that is woken begins at once on a free core. */
 #ifndef ETT_TRACE_WORKERS_H
 #define ETT_TRACE_WORKERS_H
 
@@ -11,8 +11,8 @@ typedef struct ett_workers ett_workers;
 typedef void ett_piece(void *context, uint32_t i);
 typedef void ett_tick(void *context);
 
-/* Starts threads; NULL if there are none. All take part in a job with a tick, and all but
- * one in others, in which the caller does. */
+/* Starts threads; NULL if there are none. In a job with a tick all of them work. In other
+ * jobs all but one of them work, and the caller works, too. */
 ett_workers *ett_workers_new(unsigned threads);
 
 /* Calls work(context, i) once for each i below count, and returns after the last call.
