@@ -53,6 +53,7 @@ describe("a sweep", function()
       if name == "shard" then plan.zero = 1 end
       if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end
       if name == "cp_ulysses" then plan.cp_method, plan.cp, plan.dp = "ring", 4, 2 end
+      if name == "capacity_factor" then plan.expert_skew = 1 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "recompute_modules" then plan.recompute = "selective" end

@@ -3,7 +3,6 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
-local sweep = require "ett.search.sweep"
 
 local hyper = { layers = 2, hidden = 512, heads = 16, kv_heads = 4, ffn = 1024, vocab = 1024 }
 local attention = { forward = 8e-3, backward = 20e-3 }
@@ -275,19 +274,6 @@ describe("the chunks of a causal sequence", function()
 end)
 
 describe("cp_method", function()
-  it("is swept with the digits of single estimates", function()
-    rate = 1e8
-    local what = given { cp = 4 }
-    what.over = { cp_method = { "all_gather", "ring", "ulysses" }, cp_balanced = { true, false } }
-    local rows = sweep.new(what).rows
-    assert.equal(6, #rows)
-    for _, row in ipairs(rows) do
-      local e = estimate.new(given { cp = 4, cp_method = row.cp_method, cp_balanced = row.cp_balanced })
-      assert.equal(e.step_seconds, row.step_seconds)
-      assert.equal(e.memory_bytes, row.memory_bytes)
-    end
-  end)
-
   it("is that of the stack, unless the plan states it", function()
     rate = 1e8
     local function kinds(stack, method)

@@ -4,7 +4,6 @@ local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local run_oracles = require "run_oracles"
-local sweep = require "ett.search.sweep"
 
 describe("the busiest rank", function()
   it("has the counted number of token copies and dropped tokens: 200 cases", function()
@@ -82,23 +81,6 @@ describe("a step with unlike experts", function()
     for _, case in ipairs { { 1, 1, 2 }, { 2, 1, 2 }, { 2, 8, 2 }, { 5, 8, 1 }, { 1, 4, 1 } } do
       assert.near(1, per_token(table.unpack(case)) / exact, 1e-12)
     end
-  end)
-
-  it("is swept with the digits of single estimates", function()
-    local what = given {}
-    local block, alike = {}, {}
-    for i = 1, 16 do block[i], alike[i] = i <= 4 and 0.1 or 0.05, 1 / 16 end
-    what.over = { expert_skew = { 0, 0.5, 1 }, capacity_factor = { 1, 1.5 } }
-    local rows = sweep.new(what).rows
-    assert.equal(6, #rows)
-    for _, row in ipairs(rows) do
-      assert.equal(run({ expert_skew = row.expert_skew, capacity_factor = row.capacity_factor }).step_seconds,
-        row.step_seconds)
-    end
-    what.over = { expert_shares = { block, alike } }
-    rows = sweep.new(what).rows
-    assert.equal(2, #rows)
-    assert.is_true(rows[2].step_seconds > rows[1].step_seconds)
   end)
 
   it("refuses impossible shares", function()

@@ -2,7 +2,6 @@
 local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
-local sweep = require "ett.search.sweep"
 local generator = require("random").integers
 
 --- k distinct numbers below n.
@@ -132,18 +131,6 @@ describe("a dispatcher that sends a token once to a place", function()
         assert.near(1e-6 * (ranks - 8 - (nodes - 1)), exchange(false, ranks, name) - exchange(true, ranks, name), 1e-6,
           name)
       end
-    end
-  end)
-
-  it("is swept with the digits of single estimates", function()
-    asked, rates = {}, {}
-    local what = given {}
-    what.over = { ep = { 1, 2, 4, 8 }, deduplicate_tokens = { false, true } }
-    local s = sweep.new(what)
-    assert.equal(8, #s.rows)
-    for _, row in ipairs(s.rows) do
-      local e = estimate.new(given { ep = row.ep, deduplicate_tokens = row.deduplicate_tokens })
-      assert.equal(e.step_seconds, row.step_seconds)
     end
   end)
 
