@@ -226,6 +226,41 @@ function campaign.resolve(given, label)
   return clean
 end
 
+--- The operator of a name. Raises an error if its samples lack one of the columns.
+local function operator_with(name, columns, label)
+  local op = error_module.wrap(label, operator.get, name)
+  for _, column in ipairs(op.sample_row and op.sample_row.columns and columns or {}) do
+    if not contains(op.sample_row.columns, column) then
+      error_module.raise("model", "%s: field 'columns_name': operator '%s' has no column '%s'; it has %s", label,
+        op.name, column, table.concat(op.sample_row.columns, ", "))
+    end
+  end
+  return op
+end
+
+--- The shape of an operator in a row of another tool's table.
+local function shape_of_row(op, columns, values)
+  local row = campaign_space.named(columns, values)
+  if not (op.sample_row and op.sample_row.shape) then
+    error_module.raise("model", "operator '%s' needs the function sample_row.shape, which makes its shape "
+      .. "from a row of these columns", op.name)
+  end
+  if op.sample_row.check then op.sample_row.check(row) end
+  return op.sample_row.shape(row)
+end
+
+--- Gives a target its operator, and shapes for rows of the columns. The operator is loaded at its first use, because
+--- measurement needs it and enumeration does not.
+local function add_operator(target, columns, label)
+  setmetatable(target, { __index = function(self, key)
+    if key ~= "operator" then return nil end
+    local op = operator_with(rawget(self, "name"), columns, label)
+    rawset(self, "operator", op)
+    return op
+  end })
+  target.shape = function(values) return shape_of_row(target.operator, columns, values) end
+end
+
 --- A campaign from another tool's document, converted by a dialect (ett.operator.dialect), with the columns of that
 --- tool's tables.
 function campaign.of_document(document, label)
@@ -238,31 +273,7 @@ function campaign.of_document(document, label)
     total = space.total, values = space.shape, targets = given.targets, one = given.one,
     row_columns = given.row_columns, in_place = kind == "all_reduce", collective = kind,
     message = kind and message_of(kind) }
-  if not kind then
-    -- Enumeration does not need the operator; measurement does, so it is loaded at first use.
-    setmetatable(target, { __index = function(self, key)
-      if key ~= "operator" then return nil end
-      local op = error_module.wrap(label, operator.get, rawget(self, "name"))
-      for _, name in ipairs(op.sample_row and op.sample_row.columns and columns or {}) do
-        if not contains(op.sample_row.columns, name) then
-          error_module.raise("model", "%s: field 'columns_name': operator '%s' has no column '%s'; it has %s", label,
-            op.name, name, table.concat(op.sample_row.columns, ", "))
-        end
-      end
-      rawset(self, "operator", op)
-      return op
-    end })
-    target.shape = function(values)
-      local op = target.operator
-      local row = campaign_space.named(columns, values)
-      if not (op.sample_row and op.sample_row.shape) then
-        error_module.raise("model", "operator '%s' needs the function sample_row.shape, which makes its shape "
-          .. "from a row of these columns", op.name)
-      end
-      if op.sample_row.check then op.sample_row.check(row) end
-      return op.sample_row.shape(row)
-    end
-  end
+  if not kind then add_operator(target, columns, label) end
   return { name = given.name, backend = kind and "nccl" or "cuda", precision = "fp16", seed = 1, targets = { target },
     run = given.run, notes = given.notes, min_repeats = given.schedule.active, schedule = given.schedule }
 end
