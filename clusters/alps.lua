@@ -7,6 +7,8 @@ return {
   device = "gh200",
   host = { name = "NVLink-C2C", bandwidth = 360e9, memory_bandwidth = 512e9, memory_bytes = 128e9,
     source = "as vista; 128 GB of LPDDR5X (arXiv 2408.11556)" },
+  power = { device_watts = 610, source = "660 W of a module (eth-cscs/cscs-docs, docs/running/slurm.md) less 50 W, the "
+    .. "lowest limit of its CPU; the CPU takes precedence" },
   price_source = "unset: no public on-demand price found, 2026",
   links = {
     intra = { name = "NVLink 4, every pair linked", bandwidth = 351e9, mesh = true,

@@ -329,6 +329,32 @@ describe("a user's cluster", function()
     assert.matches("cluster: device: unknown device 'h100_sx'; did you mean 'h100_sxm'?",
       message(cluster_module.get, c), 1, true)
   end)
+  it("may limit the power of its device", function()
+    local function limited(watts, device)
+      local c = valid()
+      c.device, c.power = device or c.device, { device_watts = watts, source = "spec" }
+      return c
+    end
+    local own = cluster_module.get(limited(500, "h100_sxm"))
+    local free = cluster_module.get(limited(nil, "h100_sxm"))
+    assert.equal(500, own.device.power_limit_watts)
+    assert.is_nil(free.device.power_limit_watts)
+    assert.is_nil(cluster_module.get(limited(800, "h100_sxm")).device.power_limit_watts) -- its own limit is 700 W
+    local c = limited(500)
+    assert.equal(500, cluster_module.get(c).device.power_limit_watts) -- the device states no power
+    assert.is_nil(c.device.power_limit_watts)
+    assert.equal(610, cluster_module.get("alps").device.power_limit_watts)
+    local function step(cluster)
+      return require("ett.step.estimate").new { model = require("ett.model").new "llama3-8b", cluster = cluster,
+        plan = { seq = 4096, micro_batches = 1, stack = "megatron" } }.step_seconds
+    end
+    local ratio = step(own) / step(free)
+    assert.is_true(1.1 < ratio and ratio < (700 / 500) ^ require("ett.profile.in_step").power_exponent, ratio)
+    assert.equal("cluster: power: 'device_watts' belongs to the clusters of the parts", message(cluster_module.get,
+      { name = "two", summary = "two", source = "spec", parts = { { cluster = "dgx_h100", nodes = 1 },
+        { cluster = "dgx_a100", nodes = 1 } }, links = valid().links, power = { device_watts = 1, source = "spec" } }))
+  end)
+
   it("is refused for an invalid curve", function()
     for wanted, curve in pairs {
       ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },

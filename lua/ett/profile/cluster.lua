@@ -26,6 +26,7 @@ local fields = {
     memory_bandwidth = { "positive", optional = true, least = 1e6, most = 1e15, unit = "bytes/s" },
     memory_bytes = { "positive", optional = true, most = 1e15 }, name = "string?", source = "string" } },
   power = { "table", optional = true, fields = { node_watts = { "nonnegative", optional = true, most = 1e7 },
+    device_watts = { "positive", optional = true, least = 1e-3, most = 1e6 },
     pue = { "positive", optional = true, least = 1, most = 10 },
     grams_co2_per_kwh = { "nonnegative", optional = true, most = 1e4 }, source = "string" } },
   device = { "text_or_table", optional = true, fields = devices.fields }, parts = { "list", optional = true },
@@ -72,6 +73,13 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
+-- Lowers the device's power limit to that of the cluster (`power.device_watts`).
+local function limit_power(clean)
+  local device, watts = clean.device, (clean.power or {}).device_watts
+  local own = device.power_limit_watts or device.power_watts
+  if watts and watts < (own or math.huge) then device.power_limit_watts = watts end
+end
+
 local checked = setmetatable({}, { __mode = "k" }) -- clusters whose device has its methods, and whose tiers have rates
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
@@ -84,6 +92,9 @@ function cluster_module.check(given, label)
   end
   local clean = schema.check(given, fields, label)
   if clean.parts then
+    if clean.power and clean.power.device_watts then
+      error_module.raise("model", "%s: power: 'device_watts' belongs to the clusters of the parts", label)
+    end
     parts.check(clean, cluster_module.get, label)
     clean.price_source = clean.price_source or "of the parts"
     checked[clean] = true
@@ -100,6 +111,7 @@ function cluster_module.check(given, label)
   end
   if clean.tiers then check_tiers(clean, label) else check_links(clean, label) end
   if clean.collectives then clean.collectives = collectives.check(clean.collectives, label) end
+  limit_power(clean)
   devices.check_rates(clean.device, label .. ": device")
   if not clean.price_per_gpu_hour then clean.price_source = clean.price_source or "unset: the cluster has no price" end
   local profile = clean.profile
