@@ -335,6 +335,33 @@ describe("recompute = half", function()
     assert.equal((1024 + 1024 + 2 * 16 + 1024 + 256 + 2816) + 2 * 1024 + 2 * 1024, split)
   end)
 
+  it("repeats experts' products under torchtitan, and keeps what all-to-alls bring, by hand", function()
+    local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000, experts = 8, top_k = 2 }
+    local function values(ep)
+      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan", dp = ep,
+        ep = ep, zero = 3 }, "mixtral") / 1024
+    end
+    -- The layer's input, attention's output and statistics; queries and values of four products.
+    local attention = 2 * (1024 + 1024 + 2 * 16 + 1024 + 256)
+    assert.equal(attention, values(1))
+    assert.equal(attention + 2 * 2 * 2 * 1024, values(2)) -- two copies go to the experts, and come back
+    local hyper = { layers = 4 }
+    for key, value in pairs(h) do hyper[key] = value end
+    local function recomputed(mode)
+      local e, seconds = estimate.new { cluster = "dgx_h100", model = model_module.new("mixtral", hyper),
+        plan = { seq = 1024, micro_batches = 1, recompute = mode, stack = "torchtitan", dp = 2, ep = 2, zero = 3 } }, {}
+      for _, list in ipairs { e.operators, e.collectives } do
+        for _, entry in ipairs(list) do seconds[entry.name] = entry.recompute_seconds end
+      end
+      return seconds
+    end
+    local half, full = recomputed "half", recomputed "full"
+    assert.is_true(full.expert_linear1 > 0 and full.all_to_all > 0)
+    assert.equal(full.expert_linear1, half.expert_linear1)
+    assert.near(full.linear_qkv / 6, half.linear_qkv, 1e-12) -- keys alone
+    assert.equal(0.0, half.all_to_all)
+  end)
+
   it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()
     local function bytes(layers, recompute)
       local model = model_module.new("llama", { layers = 4 * layers, hidden = 1024, heads = 16, ffn = 2816,

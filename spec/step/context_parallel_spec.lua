@@ -3,6 +3,7 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local sweep = require "ett.search.sweep"
 
 local hyper = { layers = 2, hidden = 512, heads = 16, kv_heads = 4, ffn = 1024, vocab = 1024 }
 local attention = { forward = 8e-3, backward = 20e-3 }

@@ -188,8 +188,14 @@ local function activation_bytes(op, item, s, dtype, stack)
   return op.activation_bytes(s, dtype, stack, item.frozen)
 end
 
+-- Collectives whose outputs selective checkpointing by operator stores, and the share of their bytes that a rank gets.
+local stored_outputs = { reduce_scatter = function(item) return 1 / item.degree end,
+  all_to_all = function() return 1 end }
+
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
---- of execution, and of reduce-scatters (torchtitan, _apply_op_sac); it repeats the rest.
+--- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Experts' grouped products are no products
+--- here: they are repeated (torchtitan, distributed/activation_checkpoint.py and models/deepseek_v3/infra/
+--- parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm).
 ---@return number bytes of the stored outputs
 ---@return number[] the share of each item that is repeated
 local function checkpointed(items, c)
@@ -197,11 +203,12 @@ local function checkpointed(items, c)
   for k, item in ipairs(items) do
     local op, s = item.operator, item.shape
     repeated[k] = 1
-    if item.name == "reduce_scatter" and item.pass ~= "backward" then
-      bytes, repeated[k] = bytes + item.times * item.bytes / item.degree, 0
+    local share = item.kind ~= "operator" and item.pass ~= "backward" and stored_outputs[item.name]
+    if share then
+      bytes, repeated[k] = bytes + item.times * item.bytes * share(item), 0
     elseif op and op.family == "attention" then
       bytes, repeated[k] = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4), 0
-    elseif op and op.family == "gemm" then
+    elseif op and op.family == "gemm" and not op.experts then
       local parts, sum, stored = op.parts and op.parts(c) or {}, 0, 0
       for _, part in ipairs(parts) do sum = sum + part end
       for _, part in ipairs(sum == s.out_features and parts or { s.out_features }) do
