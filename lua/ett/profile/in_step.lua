@@ -86,10 +86,10 @@ in_step.merge = {
 ---   composer  runs flash-attn's loss (8) and, after the backward pass, PyTorch's loss for two metrics (14 each)
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.62, torch = 0.7, composer = 0.7, megatron = 1.0 }
 
---- Time that adding to fp32 gradients takes in a weight product, over the time of streaming its additional bytes (8 read
---- and written, in place of 2). Products of 57344 x 8192 results and 4096 tokens take 0.99 of 1.82 ms longer than the
---- forward product of the same FLOPs on an A100, and 0.26 of 0.44 ms on a B200 (MooreThreads/SimuMax, configs/system,
---- a100_pcie and b200_bf16_ceperm; both at 0.8 of the memory bandwidth).
+--- Time that adding to fp32 gradients takes in a weight product, over the time of streaming its additional bytes (8
+--- read and written, in place of 2). Products of 57344 x 8192 results and 4096 tokens take 0.99 of 1.82 ms longer than
+--- the forward product of the same FLOPs on an A100, and 0.26 of 0.44 ms on a B200 (MooreThreads/SimuMax,
+--- configs/system, a100_pcie and b200_bf16_ceperm; both at 0.8 of the memory bandwidth).
 in_step.accumulation_share = 0.56
 
 --- Bytes per parameter that an update moves in addition to Adam's kernel. The norm of the fp32 gradients reads 4, and
