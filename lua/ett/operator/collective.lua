@@ -56,7 +56,7 @@ local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) 
 --- Ring exchange: cp - 1 blocks forward; backward as many blocks with gradients, plus one step that returns gradients.
 --- block, gradients: bytes of the keys and values of one rank, and of their gradients. gathered: one gather brings the
 --- blocks in each pass, and only gradients pass around the ring. Each step, and a gather as a whole, overlaps the
---- attention to one block.
+--- attention to one block. A backward pass runs the list in reverse: the last step follows those beside attention.
 ---@param members string? the group of ranks, if it is a part of the context group
 local function ring(cp, members, block, gradients, gathered)
   local function message(name, bytes, pass, times)
@@ -66,11 +66,11 @@ local function ring(cp, members, block, gradients, gathered)
   local last = message("send_recv", gradients, "backward", 1)
   last.overlapped = false
   if not gathered then
-    return { message("send_recv", block, "forward", cp - 1),
-      message("send_recv", block + gradients, "backward", cp - 1), last }
+    return { message("send_recv", block, "forward", cp - 1), last,
+      message("send_recv", block + gradients, "backward", cp - 1) }
   end
-  return { message("all_gather", cp * block, "forward", 1), message("all_gather", cp * block, "backward", 1),
-    message("send_recv", gradients, "backward", cp - 1), last }
+  return { message("all_gather", cp * block, "forward", 1), last, message("send_recv", gradients, "backward", cp - 1),
+    message("all_gather", cp * block, "backward", 1) }
 end
 
 --- All-to-alls of `ranks` context ranks that bring queries, keys and values to the ranks of their heads, and the output
