@@ -305,6 +305,50 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
+-- The fields of a tier that do not depend on rates.
+---@param about table the request for this tier: { cluster, kind, topology, ranks, level, node, place, outer, below };
+---  level, node: numbers of this tier and of the tier of nodes; outer: the place of the next tier; below: lower units
+local function fields_of_tier(tier, about)
+  local cluster, place, outer, in_node = about.cluster, about.place, about.outer, about.level <= about.node
+  local units = tier.size and place.units or 1
+  local branches = place.branches or math.ceil(about.below / units)
+  local inside = outer and outer.groups > 0 and outer.members or about.ranks
+  return { name = tier.name, used = place.groups > 0 and (tier.through or branches > 1), below = about.below,
+    units = units, branches = branches, steps = hops(about.below) - hops(units), members = place.members,
+    inside = inside, most = outer and outer.inside or about.ranks, through = tier.through,
+    wire = protocols.wire(cluster, tier, in_node), latency = tier.latency,
+    added = protocols.added(cluster, tier, in_node),
+    message_latency = tier.message_latency or protocols.message(cluster, tier, in_node), late = 0.0,
+    ring_bandwidth = not has_ring(tier, about.kind) and tier.ring_bandwidth or nil,
+    hops = tier.torus and select(3, on_torus(tier, inside, place)) or nil,
+    hierarchical = tier.hierarchical, reduces = tier.reduces, mesh = tier.mesh,
+    whole_mesh = tier.mesh and inside == tier.size }
+end
+
+-- Adds the rates and curves of a tier in use.
+local function add_rates(t, tier, about)
+  local cluster, kind, place, inside = about.cluster, about.kind, about.place, t.inside
+  if not tier.send then refuse_missing(about.level, about.node, cluster, about.topology) end
+  local of_rings, of_pairs = reached(cluster, tier, kind, inside, place, t.branches)
+  t.send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
+  t.receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
+  t.bandwidth = math.min(t.send, t.receive)
+  t.rank_bandwidth = of_pairs * of_rank(tier, place)
+  -- Curves are measured with one group alone.
+  t.curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
+  if about.level == about.node and inside > 1 then
+    local of_device = device_curve(cluster, tier, kind, inside)
+    t.ring_curve = rings[kind] and of_device
+    t.pair_curve = kind == "all_to_all" and of_device or nil
+    t.late = rings[kind] and late_step(cluster, tier, inside) or 0.0
+  end
+  t.steady = {}
+  for _, own in ipairs { t.curve or t.ring_curve, t.curve and t.ring_curve or nil } do
+    t.steady[#t.steady + 1] = steady(own)
+  end
+  t.ring_rate = ring_rate(t)
+end
+
 -- The tiers of a request, and the curves of the tiers in use.
 local function tiers_of(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
@@ -313,43 +357,15 @@ local function tiers_of(cluster, kind, topology)
   local found = { list = {}, curves = {}, ends_measured = false }
   local below = ranks
   for k, tier in ipairs(list) do
-    local place, outer = places[k], places[k + 1]
-    local units = tier.size and place.units or 1
-    local branches = place.branches or math.ceil(below / units)
-    local inside, send, receive = outer and outer.groups > 0 and outer.members or ranks, nil, nil
-    local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
-    local of_device = used and k == node and inside > 1 and device_curve(cluster, tier, kind, inside) or nil
-    if used then
-      if not tier.send then refuse_missing(k, node, cluster, topology) end
-      local of_rings, of_pairs = reached(cluster, tier, kind, inside, place, branches)
-      send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
-      receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
-      rank_bandwidth = of_pairs * of_rank(tier, place)
-      -- Curves are measured with one group alone.
-      curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
+    local about = { cluster = cluster, kind = kind, topology = topology, ranks = ranks, level = k, node = node,
+      place = places[k], outer = places[k + 1], below = below }
+    local t = fields_of_tier(tier, about)
+    if t.used then
+      add_rates(t, tier, about)
+      found.curves[#found.curves + 1] = t.curve and { tier = t, curve = t.curve }
+      found.ends_measured = t.curve ~= nil
     end
-    local t = { name = tier.name, below = below, units = units, branches = branches,
-      steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
-      wire = protocols.wire(cluster, tier, k <= node), most = outer and outer.inside or ranks,
-      latency = tier.latency, added = protocols.added(cluster, tier, k <= node),
-      message_latency = tier.message_latency or protocols.message(cluster, tier, k <= node),
-      late = used and k == node and rings[kind] and inside > 1 and late_step(cluster, tier, inside) or 0.0,
-      ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
-      hops = tier.torus and select(3, on_torus(tier, inside, place)) or nil,
-      ring_curve = rings[kind] and of_device, pair_curve = kind == "all_to_all" and of_device or nil,
-      hierarchical = tier.hierarchical, reduces = tier.reduces, mesh = tier.mesh,
-      whole_mesh = tier.mesh and inside == tier.size, used = used, send = send, receive = receive,
-      bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
-    if used then
-      t.steady = {}
-      for _, own in ipairs { t.curve or t.ring_curve, t.curve and t.ring_curve or nil } do
-        t.steady[#t.steady + 1] = steady(own)
-      end
-      t.ring_rate = ring_rate(t)
-      found.curves[#found.curves + 1] = curve and { tier = t, curve = curve }
-      found.ends_measured = curve ~= nil
-    end
-    found.list[k], below = t, units
+    found.list[k], below = t, t.units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
   return found
