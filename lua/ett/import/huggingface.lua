@@ -147,25 +147,27 @@ local function same_in_all(list)
   return list[1] or list
 end
 
+--- The first key of a list that the configuration states, with its value; nil if it states none.
+local function stated(config, keys)
+  for _, key in ipairs(keys) do
+    local value = config[key]
+    if value ~= nil and value ~= json.null then return key, value end
+  end
+end
+
 --- Reads the common fields; returns the key found for each.
 local function read_common(config, hyper, found)
   local from = {}
   for _, name in ipairs(schema.keys(common)) do
     local wanted = booleans[name] and "boolean" or "number"
-    for _, key in ipairs(common[name]) do
-      local value = config[key]
-      if type(value) == "table" and for_layers[name] then value = same_in_all(value) end
-      if type(value) == wanted then
-        hyper[name], from[name] = value, key
-        break
-      elseif value ~= nil and value ~= json.null then
-        if value ~= false then -- false means "none"
-          found[#found + 1] = ("field '%s' must be %s, got %s"):format(key,
-            wanted == "boolean" and "true or false" or "a number", schema.describe(value))
-        end
-        from[name] = key
-        break
-      end
+    local key, value = stated(config, common[name])
+    if type(value) == "table" and for_layers[name] then value = same_in_all(value) end
+    from[name] = key
+    if type(value) == wanted then
+      hyper[name] = value
+    elseif key and value ~= false then -- false means "none"
+      found[#found + 1] = ("field '%s' must be %s, got %s"):format(key,
+        wanted == "boolean" and "true or false" or "a number", schema.describe(value))
     end
   end
   local rope = config.rope_parameters -- transformers 5

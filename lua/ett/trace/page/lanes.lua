@@ -262,48 +262,67 @@ function lanes.timeline(page, view, more)
   return t:finish()
 end
 
---- The pipeline of per-micro-batch timings: one lane per stage, one iteration after the other.
----@param predicted table<integer, table<string, number>>? seconds by rank and unit ("forward"): a second lane per
----  stage, of the same units from the same starts
-function lanes.pipeline(page, timings, predicted)
-  local tick = 1e-6 -- seconds: times are milliseconds with a few decimals
-  local per_ms = 1e-3 / tick
-  local ranks, at, spans = timings.ranks, 0.0, {}
+local tick = 1e-6 -- seconds: times per micro-batch are milliseconds with a few decimals
+local ticks_per_ms = 1e-3 / tick
+
+-- Fields of a record and names of the units of a micro-batch.
+local units = { { "fwd", "forward" }, { "bwd", "backward" }, { "wgrad", "weight gradient" } }
+
+--- Iterations one after the other, each as long as on its slowest rank: { number, from, to } in milliseconds.
+local function iteration_spans(ranks)
+  local spans, at = {}, 0.0
   for i, number in ipairs(ranks[1].iterations) do
     local longest = 0.0
     for _, rank in ipairs(ranks) do
       longest = math.max(longest, rank.timings[number] and rank.timings[number].total_ms or 0.0)
     end
-    spans[i] = { number, at, at + longest }
+    spans[i] = { number = number, from = at, to = at + longest }
     at = at + longest
   end
-  local t = page_lanes.new(page, { from = 0, to = math.ceil(at * per_ms), tick = tick, kinds = {
-    { "forward", "forward" }, { "backward", "backward" }, { "weight gradient", "weight" } } })
-  local units = { { "fwd", "forward" }, { "bwd", "backward" }, { "wgrad", "weight gradient" } }
-  t:group {}
-  for _, rank in ipairs(ranks) do
-    local start, duration, label, mine, other = {}, {}, {}, predicted and predicted[rank.rank] or {}, {}
-    for _, span in ipairs(spans) do
-      local record = rank.records[span[1]] or {}
-      for kind, unit in ipairs(units) do
-        local from, to = record[unit[1] .. "_start"] or {}, record[unit[1] .. "_end"] or {}
-        for m = 1, math.min(#from, #to) do
-          local a = math.floor((span[2] + from[m]) * per_ms)
-          local k = #start + 1
-          start[k], duration[k] = a, math.max(0, math.floor((span[2] + to[m]) * per_ms) - a)
-          other[k] = mine[unit[2]] and math.floor(mine[unit[2]] * 1e3 * per_ms)
-          label[k] = t:label(("%s %d"):format(unit[2]:sub(1, 1):upper(), m), kind,
-            ("unit: %s\nmicro-batch: %d"):format(unit[2], m))
-        end
-      end
+  return spans
+end
+
+--- Adds the units of one iteration of a rank to a lane: { start, duration, label, predicted }.
+---@param seconds table<string, number> predicted seconds by unit
+local function add_units(lane, record, t, from_ms, seconds)
+  for kind, unit in ipairs(units) do
+    local field, name = unit[1], unit[2]
+    local starts, ends = record[field .. "_start"] or {}, record[field .. "_end"] or {}
+    for m = 1, math.min(#starts, #ends) do
+      local from = math.floor((from_ms + starts[m]) * ticks_per_ms)
+      local k = #lane.start + 1
+      lane.start[k] = from
+      lane.duration[k] = math.max(0, math.floor((from_ms + ends[m]) * ticks_per_ms) - from)
+      lane.predicted[k] = seconds[name] and math.floor(seconds[name] * 1e3 * ticks_per_ms)
+      lane.label[k] = t:label(("%s %d"):format(name:sub(1, 1):upper(), m), kind,
+        ("unit: %s\nmicro-batch: %d"):format(name, m))
     end
-    t:lane { name = ("stage %d"):format(rank.rank), start = start, duration = duration, label = label }
-    if #other == #start then
-      t:lane { name = ("stage %d, predicted"):format(rank.rank), start = start, duration = other, label = label }
+  end
+end
+
+--- The pipeline of per-micro-batch timings: one lane per stage, one iteration after the other.
+---@param predicted table<integer, table<string, number>>? seconds by rank and unit ("forward"): a second lane per
+---  stage, of the same units from the same starts
+function lanes.pipeline(page, timings, predicted)
+  local spans = iteration_spans(timings.ranks)
+  local last = #spans > 0 and spans[#spans].to or 0.0
+  local t = page_lanes.new(page, { from = 0, to = math.ceil(last * ticks_per_ms), tick = tick, kinds = {
+    { "forward", "forward" }, { "backward", "backward" }, { "weight gradient", "weight" } } })
+  t:group {}
+  for _, rank in ipairs(timings.ranks) do
+    local lane = { start = {}, duration = {}, label = {}, predicted = {} }
+    for _, span in ipairs(spans) do
+      add_units(lane, rank.records[span.number] or {}, t, span.from, predicted and predicted[rank.rank] or {})
+    end
+    t:lane { name = ("stage %d"):format(rank.rank), start = lane.start, duration = lane.duration, label = lane.label }
+    if #lane.predicted == #lane.start then
+      t:lane { name = ("stage %d, predicted"):format(rank.rank), start = lane.start, duration = lane.predicted,
+        label = lane.label }
     end
   end
   for _, span in ipairs(spans) do
-    t:mark(("iteration %s"):format(span[1]), math.floor(span[2] * per_ms), math.floor(span[3] * per_ms))
+    t:mark(("iteration %s"):format(span.number), math.floor(span.from * ticks_per_ms),
+      math.floor(span.to * ticks_per_ms))
   end
   return t:finish()
 end
