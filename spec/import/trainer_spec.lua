@@ -35,7 +35,7 @@ describe("a plan as torchtitan's TOML", function()
         gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" },
         overlap_gradients = zero == 0 or pp == 1, overlap_parameters = zero == 3 or nil,
         stack = pick { "torchtitan", "torchtitan:half_products=false" } }
-      if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "fsdp_eager" } end
+      if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "torchtitan_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
       if zero == 0 then plan.gradient_dtype = "fp32" end
@@ -91,7 +91,7 @@ selective_ac_option = "3"
     local plan, notes = read("run.toml", text, nil, { dp = 16 })
     for name, value in pairs { seq = 8192, tp = 4, dp = 16, shard = 8, zero = 3, reshard = true, global_batch = 16,
       micro_batch = 1, sequence_parallel = true, dtype = "fp8", clip_gradients = false, recompute = "half",
-      stack = "fsdp_eager:half_products=false" } do
+      stack = "torchtitan_eager:half_products=false" } do
       assert.equal(value, plan[name], name)
     end
     assert.same({ "selective_ac_option = 3 is modelled as 2: every second layer",
@@ -99,6 +99,24 @@ selective_ac_option = "3"
     plan = read("run.toml", text, nil, { dp = 16, micro_batches = 4, seq = 4096 })
     assert.same({ 4, 4096 }, { plan.micro_batches, plan.seq })
     assert.is_nil(plan.global_batch)
+  end)
+
+  it("runs what is compiled, with PyTorch's attention and checkpointing by operator either way", function()
+    local function stack(compile)
+      local text = "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\n"
+        .. 'selective_ac_option = "op"\n[compile]\n'
+      return (read("run.toml", text .. compile)).stack
+    end
+    assert.equal("torchtitan", stack "enable = true\n")
+    assert.equal("torchtitan", stack 'enable = true\ncomponents = ["model", "loss"]\n')
+    assert.equal("torchtitan_eager", stack "enable = false\n")
+    assert.equal("torchtitan_eager:cross_entropy=compiled", stack 'enable = true\ncomponents = ["loss"]\n')
+    assert.equal("torchtitan:cross_entropy=torch", stack 'enable = true\ncomponents = ["model"]\n')
+    local compiled, eager = require("ett.operator.stack").get "torchtitan",
+      require("ett.operator.stack").get "torchtitan_eager"
+    for _, name in ipairs { "attention", "half_products", "keeps_head_input", "zero_stages" } do
+      assert.equal(compiled[name], eager[name], name)
+    end
   end)
 
   it("follows the degrees of words", function()
@@ -213,16 +231,6 @@ selective_ac_option = "3"
     assert.same({ "zero = 0 with dp = 4: torchtitan refuses DDP beside tp or pp; zero = 3 shards" },
       left_out { tp = 2, dp = 4 })
     assert.same({}, left_out { tp = 2, dp = 1 })
-  end)
-
-  it("has compiled kernels only if the model is among the compiled components", function()
-    local function stack_of(components)
-      local text = "[compile]\nenable = true\n%s[parallelism]\ndata_parallel_shard_degree = 8\n"
-      return (read("run.toml", text:format(components)).stack:gsub(":.*", ""))
-    end
-    assert.equal("torchtitan", stack_of "")
-    assert.equal("torchtitan", stack_of 'components = ["model", "loss"]\n')
-    assert.equal("fsdp_eager", stack_of 'components = ["loss"]\n')
   end)
 
   it("notes what is not modelled, and a model of another size", function()

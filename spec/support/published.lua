@@ -359,6 +359,7 @@ local stacks = {
 -- The stack of a framework, or the most similar one by name, device and plan.
 local function stack_name(row)
   local name = row.framework or ""
+  if name == "torchtitan" and row.compile == false then return "torchtitan_eager" end
   if stacks[name] then return stacks[name] end
   for part, stack in pairs { megatron = "megatron", nemo = "megatron", primus = "megatron", jax = "maxtext" } do
     if name:find(part, 1, true) then return stack end
@@ -539,11 +540,6 @@ function published.stack(row)
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
   if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.half_products = false end
-  if row.framework == "torchtitan" and row.compile == false then
-    local eager = get_stack "fsdp_eager"
-    stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
-    stack.rope, stack.gated_mlp = eager.rope, eager.gated_mlp
-  end
   -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).
   if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
   -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).

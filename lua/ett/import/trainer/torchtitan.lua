@@ -186,11 +186,15 @@ local function set_recompute(p, config, given, note)
   if option ~= "2" then note("selective_ac_option = %s is modelled as 2: every second layer", option) end
 end
 
---- Whether layers are compiled (models/llama3/infra/parallelize.py: model_compile_enabled).
-local function is_compiled(config)
-  local enabled, model = config("compile", "enable", config("training", "compile", false)), false
-  for _, name in ipairs(config("compile", "components", { "model", "loss" })) do model = model or name == "model" end
-  return enabled and model
+--- The stack: layers and loss are compiled apart (models/llama3/infra/parallelize.py: model_compile_enabled;
+--- components/loss.py: build_cross_entropy_loss).
+local function stack_of(config)
+  local enabled = config("compile", "enable", config("training", "compile", false))
+  local compiled = { model = false, loss = false }
+  for _, name in ipairs(config("compile", "components", { "model", "loss" })) do compiled[name] = enabled end
+  local stack = compiled.model and "torchtitan" or "torchtitan_eager"
+  if compiled.model == compiled.loss then return stack end
+  return stack .. ":cross_entropy=" .. (compiled.loss and "compiled" or "torch")
 end
 
 -- The file's size of the model, as in "8B" or "30B-A3B", against the parameters of the given model.
@@ -237,7 +241,7 @@ return function(config, given, model, note)
   end
   local p = { seq = config("training", "seq_len", 2048), tp = degree("tp", "tensor"), pp = degree("pp", "pipeline"),
     cp = degree("cp", "context"), ep = degree("ep", "expert"),
-    stack = is_compiled(config) and "torchtitan" or "fsdp_eager" }
+    stack = stack_of(config) }
   p.sequence_parallel = p.tp > 1
   p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
