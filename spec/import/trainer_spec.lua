@@ -254,6 +254,10 @@ selective_ac_option = "3"
         notes_of(float8:format(section, "true", '"float8"')))
       assert.same({}, notes_of(float8:format(section, "false", '"float8"')))
       assert.same({}, notes_of(float8:format(section, "true", "")))
+      local recipe = '[%s]\nrecipe_name = "%s"\n[model]\nconverters = ["float8"]\n'
+      assert.same({ "recipe_name = rowwise is modelled as tensorwise; torchao measured steps 1 to 21 % longer" },
+        notes_of(recipe:format(section, "rowwise")))
+      assert.same({}, notes_of(recipe:format(section, "tensorwise")))
     end
     assert.same({ "the file's model is llama3 405B, but the given model has 8.03 billion parameters" },
       notes_of "[model]\nname = 'llama3'\nflavor = '405B'\n")
