@@ -108,7 +108,7 @@ flags.without_effect = set [[
   legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
   no-initialization
   deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
-  allow-run-as-root bind-to
+  allow-run-as-root bind-to tee redirects membind cpunodebind cpus-per-task wait
   moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
   average-in-collective ddp-average-in-collective ddp-reduce-scatter-with-fp32-accumulation extra-vocab-size
   max-padding-length patch-tokenizer-type apply-query-key-layer-scaling no-query-key-layer-scaling
