@@ -4,7 +4,7 @@ return {
   summary = "torchtitan without compilation",
   source = "as torchtitan.lua; host costs and kernels of the MLP and the rotation as in fsdp_eager.lua",
   overlaps_tensor = false, -- enable_async_tensor_parallel needs torch.compile (maybe_enable_async_tp)
-  merge = "torch",
+  context_parallel = "torch", repeated_keys = true,
   overlap_gradients = true, overlap_parameters = true,
   zero_stages = "3",
   attention = "sdpa",
