@@ -5,6 +5,7 @@ return {
   source = "bytes counted in modeling_llama.py; host costs as in fsdp_eager.lua",
   assumed = true,
   overlaps_tensor = false,
+  context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 8.7, sharded = true, stops_early = true,
   communication_share = 0.319,

@@ -135,7 +135,9 @@ describe("kernels in a step", function()
       assert.near(7 * bytes[2] / stream, by("torch", ring) - alone, 1e-9 * alone)
       assert.near(by("torch", ring), by("torch", shape), 1e-9 * alone)
     end
-    assert.equal("torch", stack_module.get("torchtitan").context_parallel)
+    for _, name in ipairs { "torchtitan", "fsdp_eager", "transformers" } do
+      assert.equal("torch", stack_module.get(name).context_parallel)
+    end
   end)
 
   it("leave multiprocessors idle at the end of a ring's last kernel, or in one stream of each", function()
