@@ -31,7 +31,8 @@ function op.shape(c)
     window = c.window and c.window < widest and c.window or nil,
     stored_keys = c.key_seq and c.key_seq ~= c.seq
       and (split and shapes.divide("tokens of the encoder", c.key_seq, "cp", ranks) or c.key_seq) or nil,
-    shards = split and c.cp_balanced ~= false and ranks or nil, ring = split and c.cp_method == "ring" and 1 or nil }
+    shards = split and c.cp_balanced ~= false and ranks or nil,
+    ring = split and c.cp_method == "ring" and ranks or nil }
 end
 
 --- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all

@@ -121,7 +121,7 @@ describe("kernels in a step", function()
   it("merge attention to the blocks of other context-parallel ranks", function()
     -- 8 ranks of 16384 queries, 32 heads of 128 values, 8 of keys; the bytes are those of in_step.merge.
     local shape = { batch = 1, heads = 32, kv_heads = 8, seq_q = 16384, seq_k = 8 * 16384, head_dim = 128, shards = 8 }
-    local ring = setmetatable({ ring = 1 }, { __index = shape })
+    local ring = setmetatable({ ring = 8 }, { __index = shape })
     local queries, keys = 16384 * 32 * 128.0, 16384 * 8 * 256.0
     for pass, bytes in pairs { forward = { 6 * queries + 2 * keys, 46 * queries },
       backward = { 9 * queries + 6 * keys, 60 * queries } } do
@@ -145,7 +145,7 @@ describe("kernels in a step", function()
     local laws = require("ett.profile.kernels").laws(device).laws
     local rows, cp = 4096, 4
     local x = { batch = 1, heads = 2, head_dim = 128, value_dim = 128, causal = 0, window = 0, seq_q = rows,
-      seq_k = cp * rows, shards = cp }
+      seq_k = cp * rows, shards = cp, blocks = cp }
     local one = setmetatable({ seq_k = rows, shards = false }, { __index = x })
     local function launched(n) return n * 4e-6 end
     local busy = training.seconds(device, laws, "bf16", "forward", one, true) - launched(1)
@@ -157,7 +157,7 @@ describe("kernels in a step", function()
     -- Transformer Engine's forward pass has two streams, its backward pass and PyTorch one.
     local function by(software, pass, shards)
       local shape = { batch = 1, heads = 2, kv_heads = 2, seq_q = rows, seq_k = (shards or 1) * rows, head_dim = 128,
-        causal = 0, shards = shards, ring = shards and 1 }
+        causal = 0, shards = shards, ring = shards }
       local stack = setmetatable({ context_parallel = software }, { __index = stack_module.get "plain" })
       local stream = device.memory_bandwidth * in_step.stream_share
       local bytes, values = in_step.merge[software][pass], rows * 2 * 128.0
@@ -186,10 +186,13 @@ describe("kernels in a step", function()
       local merged = (cp - 1) * bytes * rows * heads * 128 / stream
       -- The last rank: half of the keys of each other block, for all its queries.
       local each = by(rows, rows, 1) + (cp - 1) * by(rows, rows // 2, 0)
-      assert.near(each + merged, by(rows, cp * rows, 1, { shards = cp, ring = 1 }), 1e-9)
+      assert.near(each + merged, by(rows, cp * rows, 1, { shards = cp, ring = cp }), 1e-9)
       assert.is_true(each > 1.1 * by(rows, cp * rows, 1, { shards = cp })) -- one kernel after a gather
+      -- One chunk of the sequence on each rank: the last rank needs all pairs of every other block.
+      local single = by(rows, cp * rows, 1, { ring = cp })
+      assert.near(by(rows, rows, 1) + (cp - 1) * by(rows, rows, 0) + merged, single, 1e-9)
       -- Without a mask, every block is whole. On H100, no multiprocessor waits at the end of such kernels.
-      assert.near(cp * by(rows, rows, 0) + merged, by(rows, cp * rows, 0, { shards = cp, ring = 1 }), 1e-9)
+      assert.near(cp * by(rows, rows, 0) + merged, by(rows, cp * rows, 0, { shards = cp, ring = cp }), 1e-9)
     end
   end)
 

@@ -235,20 +235,20 @@ function DeviceTimes:laws()
   return self.known_laws or nil
 end
 
--- Whether a rank attends to the blocks of other context-parallel ranks in kernels of their own: in a ring, and in
--- PyTorch's context_parallel also after a gather (_templated_ring_attention).
-local function by_blocks(self, shape)
-  return shape.shards and (shape.ring or self.stack.context_parallel == "torch")
+-- The number of context-parallel ranks if a rank attends to the block of each in a kernel of its own: in a ring, and in
+-- PyTorch's context_parallel also after a gather (_templated_ring_attention); else nil.
+local function blocks_of(self, shape)
+  return shape.ring or self.stack.context_parallel == "torch" and shape.shards or nil
 end
 
 -- Seconds of the kernels that merge the attention results of other context-parallel ranks' blocks.
 local function merging(self, shape, pass)
-  local kind = self.stack.context_parallel
-  if self.burst or not by_blocks(self, shape) then return 0.0 end
+  local kind, blocks = self.stack.context_parallel, blocks_of(self, shape)
+  if self.burst or not blocks then return 0.0 end
   local value, bytes = shape.value_dim or shape.head_dim, in_step.merge[kind][pass]
   local queries = (shape.batch + 0.0) * shape.heads * shape.seq_q * value
-  local keys = (shape.batch + 0.0) * shape.kv_heads * shape.seq_k / shape.shards * (shape.head_dim + value)
-  return (shape.shards - 1) * (bytes[1] * queries + bytes[2] * keys)
+  local keys = (shape.batch + 0.0) * shape.kv_heads * shape.seq_k / blocks * (shape.head_dim + value)
+  return (blocks - 1) * (bytes[1] * queries + bytes[2] * keys)
     / (self.device.memory_bandwidth * in_step.stream_share)
 end
 
@@ -258,7 +258,7 @@ local function attention(self, op, shape, pass)
   local s = op.kernel_shape(shape)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
-    window = shape.window or 0, shards = shape.shards }
+    window = shape.window or 0, shards = shape.shards, blocks = blocks_of(self, shape) }
   local dtype = self.stack.attention_dtype
   if not self.device:peak(dtype) and dtype ~= "bf16" then
     error_module.raise("model", "stack %s: attention_dtype = '%s' needs a rate in the device's peak_flops; %s has none",
@@ -266,10 +266,9 @@ local function attention(self, op, shape, pass)
   end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
-  local blocks = by_blocks(self, shape) and x.window == 0
-  local law = blocks and training.by_blocks or training.seconds
+  local law = x.blocks and x.window == 0 and training.by_blocks or training.seconds
   -- Transformer Engine's forward pass has two streams (AttnFuncWithCPAndKVP2P, flash_attn_streams).
-  local filled = blocks and pass == "forward" and self.stack.context_parallel == "te"
+  local filled = law == training.by_blocks and pass == "forward" and self.stack.context_parallel == "te"
   local seconds, products_dtype = law(self.device, laws.laws, dtype, pass, x, filled), dtype
   if not seconds then
     seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x, filled), "bf16"

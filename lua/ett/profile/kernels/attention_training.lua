@@ -253,25 +253,25 @@ function training.seconds(device, laws, dtype, pass, x, filled)
   return training.flops(x, pass) * padding / device:peak(dtype) * idle * value + launch_seconds
 end
 
---- Seconds of a rank that attends to each block of keys of x.shards context-parallel ranks in a kernel of its own.
---- Under a causal mask, its own block has half of all pairs. Of another block, the last rank needs half of the keys for
---- all its queries, and the first rank all keys for half of its queries. Other ranks have both cases; the slower
---- counts.
+--- Seconds of a rank that attends to the block of keys of each of x.blocks context-parallel ranks in a kernel of its
+--- own. Under a causal mask, its own block has half of all pairs. With balanced chunks (x.shards) the last rank needs
+--- half of the keys of another block for all its queries, and the first rank all keys for half of its queries. Other
+--- ranks have both cases; the slower counts. Without, the last rank needs all pairs.
 ---@param filled boolean? the kernels alternate between two streams: only the last one leaves multiprocessors idle
 function training.by_blocks(device, laws, dtype, pass, x, filled)
-  local keys, others = x.seq_k // x.shards, x.shards - 1
+  local keys, others = x.seq_k // x.blocks, x.blocks - 1
   local function seconds(queries, some, causal, full)
     return training.seconds(device, laws, dtype, pass,
       merged(x, { seq_q = queries, seq_k = some, causal = causal, shards = false }), full)
   end
-  local function blocks(queries, some)
+  local function rest(queries, some)
     local last = seconds(queries, some, 0)
     return filled and (others - 1) * seconds(queries, some, 0, true) + last or others * last
   end
   local own = seconds(x.seq_q, keys, x.causal, filled)
   if not own then return nil end
-  if x.causal == 0 then return own + blocks(x.seq_q, keys) end
-  return own + max(blocks(x.seq_q, keys // 2), blocks(x.seq_q // 2, keys))
+  if x.causal == 0 or not x.shards then return own + rest(x.seq_q, keys) end
+  return own + max(rest(x.seq_q, keys // 2), rest(x.seq_q // 2, keys))
 end
 
 --- Laws times a factor.
