@@ -168,9 +168,7 @@ static int sampled(const ett_message_price *p, double bytes, ett_demand_time *ti
   double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
   if (time->seconds < least) {
     double slower = least / time->seconds;
-    time->seconds *= slower;
-    time->low *= slower;
-    time->high *= slower;
+    *time = (ett_demand_time){least, slower * time->low, slower * time->high};
   }
   return 1;
 }

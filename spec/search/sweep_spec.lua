@@ -225,6 +225,17 @@ describe("a sweep", function()
     end
   end)
 
+  it("has the digits of an estimate where groups share a node's network", function()
+    -- The samples of a gather are faster than the cards that four groups share.
+    local model = require("ett.model").new("gemma3-1b", { layers = 7 })
+    local plan = { seq = 1024, global_batch = 36, micro_batch = 18, tp = 4, cp = 2, cp_method = "all_gather",
+      overlap_parameters = true }
+    local s = sweep.new { model = model, cluster = "perlmutter", plan = plan, over = { zero = { 2 } } }
+    plan.zero = 2
+    local e = require("ett.step.estimate").new { model = model, cluster = "perlmutter", plan = plan, interval = false }
+    assert.equal(e.step_seconds, s.rows[1].step_seconds)
+  end)
+
   it("counts combinations that the schedule cannot run as refused, and continues", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)
