@@ -232,7 +232,7 @@ describe("a sweep", function()
       overlap_parameters = true }
     local s = sweep.new { model = model, cluster = "perlmutter", plan = plan, over = { zero = { 2 } } }
     plan.zero = 2
-    local e = require("ett.step.estimate").new { model = model, cluster = "perlmutter", plan = plan, interval = false }
+    local e = estimate.new { model = model, cluster = "perlmutter", plan = plan, interval = false }
     assert.equal(e.step_seconds, s.rows[1].step_seconds)
   end)
 
