@@ -227,12 +227,12 @@ describe("a sweep", function()
 
   it("has the digits of an estimate where groups share a node's network", function()
     -- The samples of a gather are faster than the cards that four groups share.
-    local model = require("ett.model").new("gemma3-1b", { layers = 7 })
+    local gemma = require("ett.model").new("gemma3-1b", { layers = 7 })
     local plan = { seq = 1024, global_batch = 36, micro_batch = 18, tp = 4, cp = 2, cp_method = "all_gather",
       overlap_parameters = true }
-    local s = sweep.new { model = model, cluster = "perlmutter", plan = plan, over = { zero = { 2 } } }
+    local s = sweep.new { model = gemma, cluster = "perlmutter", plan = plan, over = { zero = { 2 } } }
     plan.zero = 2
-    local e = estimate.new { model = model, cluster = "perlmutter", plan = plan, interval = false }
+    local e = estimate.new { model = gemma, cluster = "perlmutter", plan = plan, interval = false }
     assert.equal(e.step_seconds, s.rows[1].step_seconds)
   end)
 
