@@ -110,49 +110,57 @@ function Keeper:most_memory(setting)
   return last and not self.front and self.names[1] == "memory_bytes" and last.values[1] or nil
 end
 
+local above = 1 + 1e-12 -- thresholds lie above the values of kept rows by this factor, so that ties are evaluated
+
+-- The step time at which a plan reaches a value of the i-th objective.
+local function seconds_at(self, setting, i, value, floor)
+  if self.names[i] == "kwh" then value = math.max(0.0, value - floor) end
+  return value / setting.factors[i] * above
+end
+
+-- The step time above which no plan is among the best.
+local function best_seconds(self, setting, floor)
+  local most, last = setting.most_seconds, #self.rows >= self.keep and self.rows[#self.rows]
+  if not last then return most end
+  if setting.factors[1] then return math.min(most, seconds_at(self, setting, 1, last.values[1], floor)) end
+  local o = objective.list[self.names[1]]
+  local constant = o.constant and o.constant(setting)
+  if not constant or constant < last.values[1] then return most end
+  return constant > last.values[1] and 0.0 or math.min(most, last.step_seconds * above)
+end
+
+-- Adds the thresholds of a row of the front: it excludes plans that are not better in any objective.
+---@param add fun(memory: number, seconds: number)
+local function add_front_row(self, setting, row, floor, add)
+  local seconds, memory, equal = nil, 0.0, true
+  for i, name in ipairs(self.names) do
+    local o, value = objective.list[name], row.values[i]
+    if o.memory then
+      memory = value
+    elseif o.constant then
+      local constant = o.constant(setting)
+      if value > constant then return end -- each plan of the setting is better in this objective
+      equal = equal and value == constant
+    else
+      seconds = math.max(seconds or 0.0, seconds_at(self, setting, i, value, floor))
+    end
+  end
+  if seconds or not equal then return add(memory, seconds or 0.0) end
+  add(memory, row.step_seconds * above) -- among equal values the fastest plan is kept
+  if memory > 0 then add(memory * above, 0.0) end
+end
+
 --- Thresholds of runtime/search for a setting: pairs of memory and seconds.
 ---@param floor number the constant term of the objective 'kwh', besides its factor times the step
 function Keeper:steps(setting, into, floor)
   self = of(self, setting.index)
-  local function seconds_of(value, i)
-    if self.names[i] == "kwh" then value = math.max(0.0, value - floor) end
-    return value / setting.factors[i] * (1 + 1e-12)
+  local n = 0
+  local function add(memory, seconds)
+    into[n + 1], into[n + 2] = memory, seconds
+    n = n + 2
   end
-  local n = 2
-  into[1], into[2] = 0.0, setting.most_seconds
-  if not self.front then
-    local last, o = #self.rows >= self.keep and self.rows[#self.rows], objective.list[self.names[1]]
-    if last and setting.factors[1] then
-      into[2] = math.min(into[2], seconds_of(last.values[1], 1))
-    elseif last and o.constant and o.constant(setting) >= last.values[1] then
-      into[2] = o.constant(setting) > last.values[1] and 0.0 or math.min(into[2], last.step_seconds * (1 + 1e-12))
-    end
-  else
-    local function cut(memory, seconds)
-      into[n + 1], into[n + 2] = memory, seconds
-      n = n + 2
-    end
-    for _, row in ipairs(self.rows) do
-      local seconds, memory, of_use, equal = nil, 0.0, true, true
-      for i, name in ipairs(self.names) do
-        local o = objective.list[name]
-        if o.memory then
-          memory = row.values[i]
-        elseif o.constant then
-          local constant = o.constant(setting)
-          of_use, equal = of_use and row.values[i] <= constant, equal and row.values[i] == constant
-        else
-          seconds = math.max(seconds or 0.0, seconds_of(row.values[i], i))
-        end
-      end
-      if of_use and (seconds or not equal) then
-        cut(memory, seconds or 0.0)
-      elseif of_use then -- among equal values the fastest plan is kept
-        cut(memory, row.step_seconds * (1 + 1e-12))
-        if memory > 0 then cut(memory * (1 + 1e-12), 0.0) end
-      end
-    end
-  end
+  add(0.0, self.front and setting.most_seconds or best_seconds(self, setting, floor))
+  for _, row in ipairs(self.front and self.rows or {}) do add_front_row(self, setting, row, floor, add) end
   for i = #into, n + 1, -1 do into[i] = nil end
   return into
 end
