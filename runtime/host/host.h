@@ -52,7 +52,7 @@ void host_interrupt_follow(lua_State *L);
 void host_interrupt_share(void);
 int host_interrupt_release(void);
 
-/* If SIGTERM came, it kills the process this many seconds from now. For clean-up that
+/* If SIGTERM came, the process is killed after this number of seconds. For clean-up that
  * waits for other processes. */
 void host_interrupt_grace(double seconds);
 
@@ -61,7 +61,7 @@ int host_interrupt_reset(void);
 
 /* Calls the function below its arguments, protected; returns the Lua status, with all
  * results on the stack. From then on signals arrive only inside such calls and are held
- * back outside. A signal that arrives too late for one is dropped. */
+ * back outside. A signal that comes too late in a call is dropped. */
 int host_interrupt_within(lua_State *L, int arguments);
 
 /* The signal behind the last error object of kind "interrupt". */

@@ -189,7 +189,7 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
       z->avail_in = (uint32_t)n;
     }
     bool dry =
-        z->avail_in == 0; /* the input is used up; the decoder may still hold output */
+        z->avail_in == 0; /* all input was read; the decoder may still have output */
     if (dry && in->stage == BETWEEN && in->members)
       break;
     if (dry && in->stage != BODY) {

@@ -704,8 +704,8 @@ enum { STATE_FLOWS = 4, STATE_OF_STAGE = STATE_FLOWS + FLOWS + 2 };
 /* Tolerance for repeated times, relative to the current time. */
 #define SAME_TIME 1e-13
 
-/* Growth, in seconds, of a stage's pending collectives during a period in which some were
- * always pending. Negative if none was pending at some time, or if they shrank. */
+/* The seconds by which a stage's pending collectives grew during a period. Negative if
+ * they shrank, or if none was pending at some time. */
 static double piled_up(const run *x, int stage) {
   size_t at = (size_t)stage * STATE_OF_STAGE + STATE_FLOWS + COLLECT;
   if (x->rank[stage].emptied || x->state[1][at] < 0)

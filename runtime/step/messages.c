@@ -233,8 +233,9 @@ static double beside(const ett_evaluation *e, const layer_pass *layer, double ga
   return longest;
 }
 
-/* The layers of a slot in a pass. whole: seconds, gathers and lanes of the pass without
- * gathers; they are divided among its layers as `sum` is. */
+/* The layers of a slot in a pass. whole: seconds and lanes of the pass without gathers,
+ * and seconds of the gathers. Each layer has the same share of them as of `sum`, the sum
+ * over all layers. */
 typedef struct slot_pass {
   const ett_program *program;
   int first, last, backward; /* whether it has the first, the last slice; which pass */
@@ -303,8 +304,9 @@ static double one_ahead(const ett_evaluation *e, const slot_pass *pass) {
 
 /* A layer in the order of a pass. */
 typedef struct cursor {
-  size_t kinds; /* number of kinds before the layer's kind, in the order of the pass */
-  int64_t left; /* layers of its kind from it on; 0: after the last layer */
+  size_t kinds; /* number of kinds that precede the layer's kind in the pass */
+  int64_t left; /* number of layers of its kind that remain, itself included; 0: after the
+                   last layer */
   layer_pass one;
 } cursor;
 

@@ -457,8 +457,10 @@ static int shards_master(const ett_evaluation *e) {
   return e->program->master_shards && e->dense.degree > 1 && has_master(e->plan);
 }
 
-/* Bytes of a slot's quantised weights beyond their 16 bits. gathered: of those that ranks
- * hold shards of, all bytes. Other weights of ZeRO-3 are quantised after each gather. */
+/* Bytes of a slot's quantised weights beyond their 16 bits. Under ZeRO-3, gathered: all
+ * bytes of the sharded weights; otherwise those of the rank's shard. The shard has no
+ * quantised weights if only fp32 weights are sharded, because they are quantised after
+ * each gather. */
 static double quantised_of(const ett_evaluation *e, const ett_layer_sums *s,
                            int gathered) {
   double bytes = 0;
@@ -490,8 +492,9 @@ static double reduced_gradient(const ett_evaluation *e) {
   return has_master(p) && p->optimizer_bytes <= 6 ? 2 : sizeof(float);
 }
 
-/* Fills the memory of the software, and the total. fp32_gradients: copies of gradients of
- * the weights that the rank updates. cached: weight gradients that stay allocated. */
+/* Fills in the memory of the software, and the total. fp32_gradients: bytes of fp32
+ * copies of the gradients whose weights the rank updates. cached: bytes of weight
+ * gradients that stay allocated. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
                           double fp32_gradients, double cached, int communicators) {
   const ett_program *program = e->program;
@@ -538,7 +541,7 @@ typedef struct stage_memory {
 
 /* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
  * that computes and the layer in transfer. The host keeps fp32 gradients of the weights
- * that it updates. stored: activations, without those of the recomputed layer. */
+ * that it updates. stored: bytes of activations without those of the recomputed layer. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
                          double stored) {
   double layers = s->layers > 0 ? (double)s->layers : 1;

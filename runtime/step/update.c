@@ -5,16 +5,17 @@
 
 double ett_update_share(const ett_step_plan *p) {
   int master = p->weight_bytes < (int32_t)sizeof(float);
-  /* The weight (written, in fp32 also read), its gradient, the gradient's norm and
-   * clipping (12, in_step.update_bytes). */
+  /* Bytes for the weight (written, in fp32 also read), for its gradient, and 12 for the
+   * gradient's norm and clipping (in_step.update_bytes). */
   double usual = master ? 12 : 8, beside = master ? 2 + 4 + 12 : 8 + 4 + 12;
   return (beside + 2 * p->optimizer_bytes) / (beside + 2 * usual);
 }
 
 /* Seconds in which the host updates the weights whose states it holds. It reads and
- * writes the states, reads fp32 gradients and writes weights. Missing gradients arrive,
- * and weights go to the device; both overlap the update in pieces. Gradients that the
- * host holds for weights that the device updates go back to the device. */
+ * writes the states, reads fp32 gradients and writes weights. Gradients that are still on
+ * the device come to the host, and weights go to the device. Both overlap the update,
+ * piece by piece. Gradients that the host holds for weights that the device updates go
+ * back to the device. */
 static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
   const ett_step_plan *p = e->plan;
   double on_host = p->offload_optimizer * updated;

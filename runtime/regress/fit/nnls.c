@@ -127,7 +127,8 @@ static void reweigh(double *weights, double *scratch, const double *residual,
   }
 }
 
-/* Rows that are worked on together. Each sum keeps its order. */
+/* Number of rows that a loop adds at once. Each sum still adds its rows in their order.
+ */
 enum { TOGETHER = 4 };
 
 static void add_rows(const double *restrict row, const double *weights, size_t p,
@@ -150,7 +151,8 @@ static void add_rows(const double *restrict row, const double *weights, size_t p
   }
 }
 
-/* row x - 1 of each row, and of up to three rows of zeros behind the last. */
+/* residual[i] is the product of row i and x, minus 1. After the last row there may be up
+ * to three rows of zeros. */
 static void find_residuals(const double *row, const double *x, size_t rows, size_t p,
                            double *residual) {
   for (size_t i = 0; i < rows; i += TOGETHER, row += TOGETHER * p) {

@@ -14,8 +14,9 @@ typedef struct {
   const ett_fit_config *config;
   size_t rows;
   int columns, features;
-  int folds;           /* at most as many as kernels; 1 if no row can be held out */
-  unsigned char *fold; /* that holds a row out, with all other rows of its kernel */
+  int folds; /* at most as many as kernels; 1 if no row can be held out */
+  unsigned char
+      *fold; /* the fold that holds a row out; all rows of a kernel have the same fold */
   double *column, *seconds, *target, *base, *held_out, *scratch, *size, *x, *loo,
       *weight;         /* of the base's rows */
   double *held_target; /* target over the base that is fitted without the row's fold */
@@ -24,8 +25,8 @@ typedef struct {
   unsigned char *has_twin;
   size_t *order; /* rows sorted by kernel; in ordered families that is by size */
   double *store;
-  double *mode_distance; /* of each row in another mode that the gate dropped: log of its
-                          * time over the expected one; positive if it is slower */
+  double *mode_distance; /* for each row that the gate dropped as another mode: the
+                            logarithm of its time divided by the expected time */
   size_t mode_rows;
 } ett_work;
 

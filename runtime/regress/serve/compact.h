@@ -1,9 +1,9 @@
 /* A model as text, for the coefficient files of a cluster.
  *
- * The text is base64. It has no twins. Leaves keep 16 bits of the forest's largest leaf.
- * Thresholds are exact, since they lie on values of the rows: a list for each feature,
- * and nodes name their place in it. Nodes follow in preorder, without pointers.
- */
+ * * * The text is base64. It has no twins. A leaf is stored in 16 bits, as a fraction of
+ * the forest's largest leaf. Thresholds are exact, because they are values of the rows.
+ * Each feature has a list of its thresholds, and a node has the place of its threshold in
+ * the list. The nodes of a tree are in preorder, without pointers. */
 #ifndef ETT_REGRESS_COMPACT_H
 #define ETT_REGRESS_COMPACT_H
 

@@ -226,8 +226,9 @@ void ett_model_close(ett_model *model) {
   memset(model, 0, sizeof *model);
 }
 
-/* Counts a row. Forests that answer many rows are made ready, which takes as long as some
- * rows. Without memory for it they answer the same, more slowly. */
+/* Counts a row. After ETT_MODEL_FEW rows the forests are made faster, which takes as long
+ * as some rows. If there is no memory for that, they give the same answers more slowly.
+ */
 static void count_row(ett_model *model) {
   ett_err why;
   if (model->predicted > ETT_MODEL_FEW || model->predicted++ < ETT_MODEL_FEW)

@@ -32,9 +32,9 @@ int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selecti
 int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
                   const ett_selection *s, int64_t slack);
 
-/* homes: for each row of s the row that it belongs to, or a hole. For each row in homes:
- * the interval from the first start to the last end of its rows. out: the union
- * of these intervals; *count: their number. */
+/* homes: for each row of s the row that it belongs to, or a hole. The rows that belong to
+ * one row have a hull: the interval from their first start to their last end. out: the
+ * union of the hulls; *count: their number. */
 int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
                    const ett_selection *s, const ett_selection *homes);
 
@@ -44,10 +44,9 @@ typedef struct ett_named_hull {
 } ett_named_hull;
 
 /* homes: for each row of s a host row, or a hole. A row of s belongs to the innermost
- * range of each name that encloses its host row on the same track. out[0 .. *count), by
- * name: for each range with rows, the interval from the first start to the last end of
- * these. `out` has room for ranges->count. One pass serves all names, which
- * ett_link_enclosing takes one by one. */
+ * range of each name that encloses its host row on the same track. out[0 .. *count),
+ * sorted by name: for each range with rows, their hull. `out` has room for ranges->count.
+ * One pass serves all names; ett_link_enclosing needs a pass for each. */
 int ett_link_named_hulls(ett_named_hull *out, size_t *count, const ett_trace *t,
                          const ett_selection *s, const ett_selection *homes,
                          const ett_selection *ranges);

@@ -748,8 +748,9 @@ static void find_first(const merge *m, const origin *origins, origin which, int6
   }
 }
 
-/* The shift of each file to the earliest base time of all, which is returned in *base.
- * Where some files have absolute times, the others begin with the first of those. */
+/* The shift of each file to the earliest base time of all, which is returned in *base. If
+ * some files have absolute times, files with times of their own begin with the first of
+ * these. */
 static int find_shifts(merge *m, int64_t *shift, int64_t *base) {
   const ett_trace *t = m->t;
   const int64_t per_ns = t->ticks_per_second / 1000000000;

@@ -191,8 +191,8 @@ void ett_json_scan_free(ett_json_scan *s);
 /* Slow paths shared by all instruction sets. */
 
 /* ett_json_hurt records damage of the current event. ett_json_settle counts the records,
- * or drops them if the event is read again. Records on the bytes of a text stay, because
- * the text is not new the second time. */
+ * or drops them if the event is read again. Records of bad bytes in a text are kept,
+ * because at the second reading the text is known and not checked again. */
 void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset);
 void ett_json_settle(ett_json_scan *s, int count);
 
