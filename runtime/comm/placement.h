@@ -115,7 +115,7 @@ int ett_place_pairs(const ett_ranks *ranks, ett_axis axis, int level,
  * lane, less on wider ones. In rings and sends, each tier carries the same bytes; in an
  * exchange (all_to_all), those for ranks outside a unit.
  *
- * * For a message between nodes, the lanes inside nodes are left out, because it needs
+ * For a message between nodes, the lanes inside nodes are left out, because it needs
  * little of them. If rates are unknown, there are two lanes: the node's and the
  * network's. */
 typedef enum ett_lane_use {

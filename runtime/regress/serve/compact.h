@@ -1,6 +1,6 @@
 /* A model as text, for the coefficient files of a cluster.
  *
- * * * The text is base64. It has no twins. A leaf is stored in 16 bits, as a fraction of
+ * The text is base64. It has no twins. A leaf is stored in 16 bits, as a fraction of
  * the forest's largest leaf. Thresholds are exact, because they are values of the rows.
  * Each feature has a list of its thresholds, and a node has the place of its threshold in
  * the list. The nodes of a tree are in preorder, without pointers. */

@@ -1,6 +1,6 @@
 /* Perfetto traces (pftrace): Trace of perfetto/trace/trace.proto, with its field numbers.
  *
- * * This reads slices and instants of TrackEvent, descriptors of tracks, interned names,
+ * This reads slices and instants of TrackEvent, descriptors of tracks, interned names,
  * and debug annotations, which become args. Slices begin and end in packets of their own;
  * read/merge.h joins them. Packets of system tracing (ftrace, counters) are skipped.
  * rocprofv3 names a track of a device "COMPUTE AGENT [4] QUEUE [1] (GPU)": the numbers

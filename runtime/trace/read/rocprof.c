@@ -2,7 +2,7 @@
  * process each. Source of the fields: "JSON output schema" of the manual
  * (ROCm/rocprofiler-sdk, source/docs/how-to/using-rocprofv3.rst).
  *
- * * This reads the arrays of "buffer_records" whose records have start_timestamp and
+ * This reads the arrays of "buffer_records" whose records have start_timestamp and
  * end_timestamp (ns). The name of the array is the category. The name of a row is the
  * kernel of a dispatch, the message of a marker, or else the operation's name in
  * "strings". A device's number is its place among the agents that are GPUs. */
