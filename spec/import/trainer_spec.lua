@@ -144,11 +144,11 @@ selective_ac_option = "3"
       nil, { zero = 3 })) -- the word brings FSDP
     assert.same({ "fp32", "fp32", 8, note:format "fp32" }, of("data_parallel_shard_degree = 2\ntensor_parallel_degree "
       .. "= 8\n", nil, { zero = 0 }))
-    assert.same({ "bf16", "bf16", 6 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
+    assert.same({ "bf16", "bf16", 4 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
     local fp8 = alone .. 'tensor_parallel_degree = 8\n[model]\nconverters = ["float8"]\n'
     assert.same({ "fp8", "fp32", 12, "without FSDP, torchtitan has no mixed precision under tp and pp: beside products "
       .. "in fp8, all is in fp32 (training.dtype), and is modelled as bf16" }, of(fp8))
-    assert.same({ "fp8", "bf16", 6 }, of(fp8, "dtype = 'bfloat16'\n"))
+    assert.same({ "fp8", "bf16", 4 }, of(fp8, "dtype = 'bfloat16'\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "tensor_parallel_degree = 8\ncontext_parallel_degree = 2\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n",
@@ -161,7 +161,7 @@ selective_ac_option = "3"
       for name, value in pairs(more) do e.plan[name] = value end
       return select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan))
     end
-    assert.same({}, left_out { gradient_dtype = "bf16", optimizer_bytes = 6 }) -- all in bf16
+    assert.same({}, left_out { gradient_dtype = "bf16", optimizer_bytes = 4 }) -- all in bf16
     assert.same({}, left_out { dtype = "fp8" })
     assert.same({}, left_out { dtype = "bf16" })
     assert.same({ "gradient_dtype = 'bf16': torchtitan without FSDP has gradients of training.dtype" },
@@ -206,6 +206,15 @@ selective_ac_option = "3"
       .. "data_parallel_shard_degree = 8\n"
     local plan = read("run.toml", text)
     assert.same({ 1, 1, 6 }, { plan.offload_optimizer, plan.offload_weights, plan.optimizer_bytes })
+    -- Weight, gradient and two moments in 16 bits, in a shard or whole.
+    for _, shards in ipairs { 1, 8 } do
+      local model = model_module.new "llama3-8b"
+      plan = read("run.toml", ("[training]\ndtype = 'bfloat16'\nmixed_precision_reduce = 'bfloat16'\n[parallelism]\n"
+        .. "data_parallel_shard_degree = %d\n"):format(shards))
+      local stage = estimate.new { model = model, cluster = "dgx_h200", plan = plan }.stages[1]
+      assert.near(8, (stage.weight_bytes + stage.gradient_bytes + stage.optimizer_bytes) * shards / stage.parameters,
+        1e-3, shards)
+    end
   end)
 
   it("has replicas without FSDP alone", function()

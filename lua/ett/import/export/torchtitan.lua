@@ -60,12 +60,15 @@ local function context_method(p)
   return p.cp > 1 and require("ett.plan.fields").context_method(p, require("ett.operator.stack").get(p.stack)) or nil
 end
 
+-- Whether weights and optimizer states have 16 bits (training.dtype); without FSDP the weights are counted apart.
+local function has_narrow_states(p) return p.optimizer_bytes == (p.zero > 0 and 6 or 4) end
+
 -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
 local function training(p)
   local local_batch = p.pp > 1 and p.micro_batch * p.micro_batches or p.micro_batch
   local weights = p.dtype == "fp16" and "float16" or p.dtype == "fp32" and "float32" or "bfloat16"
   return { { "local_batch_size", local_batch }, { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
-    { "dtype", p.optimizer_bytes == 6 and "bfloat16" or nil },
+    { "dtype", has_narrow_states(p) and "bfloat16" or nil },
     { "max_norm", p.clip_gradients and "1.0" or "inf", plain = true },
     { "mixed_precision_param", weights },
     { "mixed_precision_reduce", p.gradient_dtype == "bf16" and "bfloat16" or "float32" } }
@@ -95,7 +98,7 @@ end
 -- Types of weights, gradients and optimizer states that torchtitan lacks.
 local function leave_out_types(p, leave_out)
   local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
-  if p.optimizer_bytes ~= 6 and p.optimizer_bytes ~= usual then
+  if not has_narrow_states(p) and p.optimizer_bytes ~= usual then
     leave_out("optimizer_bytes = %g: torchtitan's Adam has %d", p.optimizer_bytes, usual)
   end
   if p.cp > 1 or p.zero > 0 and (p.shard or p.dp) > 1 then return end -- FSDP
@@ -103,7 +106,7 @@ local function leave_out_types(p, leave_out)
   if p.dp > 1 and split then -- parallelize.py: apply_ddp
     leave_out("zero = %d with dp = %d: torchtitan refuses DDP beside tp or pp; zero = 3 shards", p.zero, p.dp)
   end
-  local training_dtype = p.optimizer_bytes == 6 and "bf16" or "fp32"
+  local training_dtype = has_narrow_states(p) and "bf16" or "fp32"
   local dtype = p.dtype:find "fp8" and "bf16" or p.dtype -- before the converters of products
   if split and (dtype ~= training_dtype or p.gradient_dtype ~= training_dtype) then
     leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",

@@ -95,7 +95,7 @@ local function set_states(p, config, note)
     p.offload_gradients, p.offload_optimizer, p.offload_weights = 1, 1, 1
   end
   if type_of(config, "dtype", "float32") ~= "fp32" then
-    p.optimizer_bytes = 6 -- weight and two moments
+    p.optimizer_bytes = p.zero == 3 and 6 or 4 -- FSDP's shard of the weight, and two moments
   elseif p.dtype == "fp32" then
     p.optimizer_bytes = 8 -- two moments: the weight itself is in fp32
   end
