@@ -589,6 +589,56 @@ describe("Megatron-LM's flags", function()
     assert.equal(2, run.plan.vp)
   end)
 
+  it("of Primus are the overrides of its trainer, with the defaults of variables", function()
+    local text = [[
+work_group: ${PRIMUS_TEAM:amd}
+modules:
+  pre_trainer:
+    framework: %s
+    config: pre_trainer.yaml
+    model: ${PRIMUS_MODEL:qwen3_30B_A3B}.yaml
+    overrides:
+      stderr_sink_level: DEBUG
+      micro_batch_size: 8
+      global_batch_size: 512
+      seq_length: ${PRIMUS_SEQ_LENGTH:4096}
+      tensor_model_parallel_size: ${PRIMUS_TP:1}
+      expert_model_parallel_size: ${PRIMUS_EP:8}
+      train_data_path: ${PRIMUS_TOKENIZED_DATA_PATH:null}
+      overlap_grad_reduce: true
+      overlap_param_gather: true
+      use_precision_aware_optimizer: true
+      main_grads_dtype: bf16
+      exp_avg_dtype: bf16
+      exp_avg_sq_dtype: bf16
+      auto_continue_train: false
+      enable_primus_turbo: %s
+      use_turbo_deepep: true
+      turbo_deepep_num_cu: 80
+      fp8: hybrid
+]]
+    local function plan_of(framework, turbo)
+      local path = os.tmpname() .. ".yaml"
+      assert(require("ett.io").write(path, text:format(framework, turbo)))
+      local model = model_module.new "qwen3-30b-a3b"
+      local ok, run = pcall(megatron.read, path, { dp = 8 }, nil, model)
+      os.remove(path)
+      return ok and run.plan or tostring(run), model.notes
+    end
+    local p, notes = plan_of("megatron", "true")
+    for name, value in pairs { seq = 4096, micro_batch = 8, global_batch = 512, ep = 8, tp = 1, dtype = "fp8", zero = 1,
+      gradient_dtype = "bf16", overlap_gradients = true, overlap_parameters = true, deduplicate_tokens = true } do
+      assert.equal(value, p[name], name)
+    end
+    assert.matches("^megatron_moe", p.stack)
+    assert.is_nil(table.concat(notes, "\n"):find("unknown", 1, true))
+    assert.not_matches("^megatron_moe", plan_of("megatron", "false").stack) -- Turbo's switch is off
+    assert.matches("modules.pre_trainer.framework must be 'megatron', got 'torchtitan'",
+      (plan_of("torchtitan", "true")), 1, true)
+    assert.equal("FILE: missing --num-layers, --hidden-size, --num-attention-heads; another file holds them: give "
+      .. "--model NAME", message(text:format("megatron", "true"), { dp = 8 }, nil, ".yaml"))
+  end)
+
   it("of Megatron-LM's recipes are the keys of ARGS, with lists as on a command line", function()
     local run = read([[
 DEPENDENCIES:

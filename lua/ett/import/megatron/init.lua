@@ -283,7 +283,8 @@ local function hyper_of(args)
   end
   if #missing > 0 then
     error_module.raise("format", "missing %s%s", table.concat(missing, ", "), args.recipe
-      and "; a recipe holds them: give its model, --model NAME" or "")
+      and "; a recipe holds them: give its model, --model NAME" or args.apart
+      and "; another file holds them: give --model NAME" or "")
   end
   local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
   hyper.layers = args:number("num-layers", pattern and #pattern)
@@ -405,13 +406,14 @@ end
 
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
 --- scripts, recipe = whether fields of one follow it, precise = whether they state the precision, stack = of ett's own
---- export }.
+--- export, apart = whether another file has the model }.
 ---@param values string[]? the words of a script
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
-    local list, name, whole = nemo.flags(path)
-    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
+    local list, name, whole, apart = nemo.flags(path)
+    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {},
+      apart = apart }
   end
   local job = job_of(text)
   local list, unknown, note, overrides = script.flags(text, variables_of(job), values)
@@ -448,7 +450,7 @@ end
 local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
-  args.mamba, args.nemo, args.recipe = file.mamba, file.nemo, file.recipe
+  args.mamba, args.nemo, args.recipe, args.apart = file.mamba, file.nemo, file.recipe, file.apart
   note_conditions(args, file.unknown)
   if file.note then args:note("%s", file.note) end
   if file.recipe then complete_recipe(args, file.precise) end

@@ -1,6 +1,7 @@
---- Converts YAML files of NeMo and Megatron-Bridge to Megatron-LM's flags. Sections are ignored: a key is recognised by
---- its name, which is usually that of the flag.
+--- Converts YAML files of NeMo, Megatron-Bridge and Primus to Megatron-LM's flags. Sections are ignored: a key is
+--- recognised by its name, which is usually that of the flag.
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local null = require("ett.yaml").null
 local peft = require "ett.import.megatron.peft"
 local schema = require "ett.base.schema"
@@ -51,7 +52,8 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   seconds_to_sleep max_time split_matrix check_for_nan_in_grad gradient_reduce_div_fusion preserve_fp32_weights
   use_gloo_process_groups cpu_offloading_activations cpu_offloading_weights cuda_graph_warmup_steps high_freq_factor
   low_freq_factor old_context_len scale_factor parallel_output deallocate_pipeline_outputs moe_deepep_num_sms
-  decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path peft]])
+  decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path peft
+  auto_continue_train disable_last_saving enable_primus_turbo stderr_sink_level]])
   :gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { DEPENDENCIES = true, ENV_VARS = true, env_vars = true, run = true,
@@ -311,15 +313,56 @@ local function flags_of(config, amp)
   return list, whole
 end
 
+--- The value of ${NAME:default} in a file of Primus when the environment does not set NAME (primus/core/utils/
+--- yaml_utils.py, parse_yaml); other values are returned unchanged.
+local function without_environment(value)
+  if type(value) ~= "string" then return value end
+  local text, count = value:gsub("%${[^:{}]+:([^}]*)}", "%1")
+  if count == 0 then return value end
+  local decoded = require("ett.yaml").decode(text)
+  return decoded == nil and text or decoded
+end
+
+-- Defaults of primus/configs/modules/megatron/pre_trainer.yaml that differ from Megatron-LM's.
+local of_primus = { bf16 = true, use_distributed_optimizer = true }
+
+--- The settings of a file of Primus: the overrides of its trainer and Primus' defaults; nil for other files.
+local function primus(config)
+  for _, name in ipairs(type(config.modules) == "table" and schema.keys(config.modules) or {}) do
+    local trainer = config.modules[name]
+    if type(trainer) == "table" and type(trainer.overrides) == "table" then
+      if trainer.framework ~= "megatron" then
+        error_module.raise("format", "modules.%s.framework must be 'megatron', got %s", name,
+          schema.describe(trainer.framework))
+      end
+      local all = merged(of_primus)
+      for key, value in pairs(trainer.overrides) do all[key] = without_environment(value) end
+      if all.enable_primus_turbo == true and all.use_turbo_deepep == true then
+        all.moe_token_dispatcher_type, all.moe_enable_deepep = "flex", true
+      end
+      for _, key in ipairs(schema.keys(all)) do
+        if key:find "^use_turbo_" or key:find "^turbo_" then all[key] = nil end -- kernels that ett does not tell apart
+      end
+      return all
+    end
+  end
+  return nil
+end
+
 --- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
----@return table[] flags, string? name such as "gpt", boolean whole whether its keys are flags of Megatron-LM
+---@return table[] flags
+---@return string? name such as "gpt"
+---@return boolean whole whether its keys are flags of Megatron-LM
+---@return boolean apart whether the model is in another file
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
+  local settings = primus(config)
+  if settings then return flags_of(settings), nil, true, true end
   local amp
   if is_first(config) then amp = false end -- megatron_base_model.py: cfg.get('megatron_amp_O2', False)
   local list, whole = flags_of(config, amp)
-  return list, model_name(config), whole
+  return list, model_name(config), whole, false
 end
 
 --- Flags of fields on a command line. A later field replaces an earlier one (NeMo-Run's cli_parser.py: parse_cli_args):
