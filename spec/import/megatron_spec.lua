@@ -863,7 +863,8 @@ ARGS:
       "flags that change the step and are not modelled: --rampup-batch-size", "2 flags have no effect on the step" },
       run.model.notes)
     -- srun(1), numactl(8) and torchrun
-    run = read("srun --cpus-per-task 72 --wait 60 numactl --membind=0-3 torchrun --tee 3 pretrain_gpt.py " .. small)
+    run = read("srun --cpus-per-task 72 --wait 60 numactl --membind=0-3 torchrun --tee 3 pretrain_gpt.py " .. small,
+      { dp = 2 })
     assert.same({ "4 flags have no effect on the step" }, run.model.notes)
   end)
 
