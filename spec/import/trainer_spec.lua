@@ -1,4 +1,5 @@
---- Plans of torchtitan's TOML and DeepSpeed's JSON: the export read back, files as users write them, and faults.
+--- Plans of torchtitan's TOML, DeepSpeed's JSON and MaxText's fields: the export read back, files as users write them,
+--- and faults.
 local command = require "command"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
@@ -833,5 +834,77 @@ describe("ett predict --plan", function()
     assert.equal(0, status, output)
     assert.matches("micro%-batch 1 x 4, sequence 2048, fp32", output)
     assert.matches("the file does not name the training program", output)
+  end)
+end)
+
+describe("a plan of MaxText's fields", function()
+  local args = [[
+#!/bin/bash
+XLA_FLAGS=" --xla_tpu_scoped_vmem_limit_kib=98304 --2a886c8_chip_config_name=megachip_tccontrol "
+MAXTEXT_ARGS="\
+model_name=llama2-70b \
+per_device_batch_size=%s \
+%s \
+max_target_length=4096 \
+attention=flash dataset_type=synthetic enable_checkpointing=False steps=30 \
+run_name=${WORKLOAD_NAME}"
+job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/base.yml ${MAXTEXT_ARGS} | tee log"
+]]
+  local function of(batch, more, given, model)
+    return read("run_recipe.sh", args:format(batch, more), model, given)
+  end
+
+  it("is read from the words of a script", function()
+    local plan, notes = of("3", "ici_fsdp_parallelism=1 ici_fsdp_transpose_parallelism=-1 "
+      .. "remat_policy=qkv_proj_offloaded", { dp = 256 })
+    for name, value in pairs { dp = 256, tp = 1, cp = 1, ep = 1, micro_batch = 3, micro_batches = 1, seq = 4096,
+      zero = 3, dtype = "bf16", gradient_dtype = "bf16", recompute = "full", stack = "maxtext",
+      overlap_parameters = true } do
+      assert.equal(value, plan[name], name)
+    end
+    assert.is_nil(plan.shard)
+    assert.same({ "remat_policy = qkv_proj_offloaded is modelled as full, which stores less and repeats more" }, notes)
+    assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
+  end)
+
+  it("has the ranks of the axes, and a replica's batch of all its devices", function()
+    local plan, notes = of("0.5", "ici_tensor_parallelism=4 ici_data_parallelism=2 dcn_data_parallelism=2 "
+      .. "gradient_accumulation_steps=3 remat_policy=minimal weight_dtype=bfloat16 quantization=fp8", { dp = 64 })
+    assert.same({ 64, 4, 2, 3, 16, 6, "fp8" }, { plan.dp, plan.tp, plan.micro_batch, plan.micro_batches, plan.shard,
+      plan.optimizer_bytes, plan.dtype })
+    assert.same({ "selective", { "core_attn", "layernorm", "mlp_act" } }, { plan.recompute, plan.recompute_modules })
+    assert.same({}, notes)
+    local moe = model_module.new "mixtral-8x7b"
+    plan = of("4", "ici_expert_parallelism=8 ici_fsdp_parallelism=4 capacity_factor=1.25", nil, moe)
+    assert.same({ 32, 8, 1, 1.25, 3 }, { plan.dp, plan.ep, plan.etp, plan.capacity_factor, plan.zero })
+    plan = of("1", "ici_fsdp_parallelism=1 ici_data_parallelism=8")
+    assert.same({ 8, 0, "fp32" }, { plan.dp, plan.zero, plan.gradient_dtype or "fp32" })
+  end)
+
+  it("is read from YAML, with notes on fields that change the step", function()
+    local plan, notes = read("base.yml", "model_name: llama3-8b\nper_device_batch_size: 2.0\nici_fsdp_parallelism: 8\n"
+      .. "max_target_length: 8192\nremat_policy: 'none'\nscan_layers: true\nnum_vocab_tiling: 4\nopt_type: sgd\n"
+      .. "shard_optimizer_over_data: false\n")
+    assert.same({ 8, 2, 8192, "none" }, { plan.dp, plan.micro_batch, plan.seq, plan.recompute })
+    assert.same({ "opt_type = sgd is modelled as adamw", "not modelled: num_vocab_tiling" }, notes)
+  end)
+
+  it("is refused where it leaves the plan open", function()
+    for more, wanted in pairs {
+      ["remat_policy=full"] = "ici_fsdp_parallelism = -1 takes the devices that are left; give dp=N",
+      ["ici_tensor_parallelism=-1 ici_fsdp_parallelism=2"] = "ici_tensor_parallelism = -1 takes the devices that are "
+        .. "left; give tp=N",
+      ["ici_tensor_parallelism=-1"] = "another axis of ici is -1 already",
+      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "MaxText's pipelines are not modelled",
+      ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
+    } do
+      local ok, why = pcall(of, "1", more)
+      assert.is_false(ok)
+      assert.matches(wanted, tostring(why), 1, true)
+    end
+    assert.matches("per_device_batch_size: 0.5 sequences for each of 4 ranks of dp",
+      select(2, pcall(of, "0.5", "ici_fsdp_parallelism=4")), 1, true)
+    assert.matches("dp = 6 must be a multiple of the other axes' 4",
+      select(2, pcall(of, "1", "ici_data_parallelism=4", { dp = 6 })), 1, true)
   end)
 end)

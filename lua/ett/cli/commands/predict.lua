@@ -99,7 +99,7 @@ return {
     fields.model_option,
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
       .. "list; or a YAML file of NeMo; with --model only the plan" },
-    { "plan", "FILE", "with --model: read the plan from a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
+    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },
     { "accept-device", "accept samples of a device other than the cluster's" },

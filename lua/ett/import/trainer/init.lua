@@ -1,4 +1,4 @@
---- Reads the plan in a trainer's configuration: torchtitan's TOML or DeepSpeed's JSON.
+--- Reads the plan in a trainer's configuration: torchtitan's TOML, DeepSpeed's JSON, or MaxText's YAML or script.
 --
 --   local plan, notes = require("ett.import.trainer").read("llama3_8b.toml", model, { dp = 64 })
 --
@@ -6,6 +6,7 @@
 local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
+local overrides = require "ett.import.trainer.overrides"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 
@@ -98,10 +99,11 @@ local function note_unread(document, seen, note)
   if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
 end
 
---- The trainer of a file: by its name, else by its first character behind comments.
+--- The trainer of a file: by its name, else by MaxText's fields or the first character behind comments.
 local function kind_of(path, text)
   if path:find "%.toml$" then return "torchtitan" end
   if path:find "%.json$" then return "deepspeed" end
+  if overrides.known(text) then return "maxtext" end
   return hjson(text):find "^%s*{" and "deepspeed" or "torchtitan"
 end
 
@@ -109,6 +111,7 @@ local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
   local kind = kind_of(path, text)
   local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
+    or kind == "maxtext" and overrides.fields(text, path:find "%.ya?ml$" ~= nil)
     or error_module.must(json.decode(hjson(text)))
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
@@ -120,7 +123,7 @@ local function read(path, model, given)
 end
 
 --- The plan of a configuration.
----@param path string ends with .toml for torchtitan's, .json for DeepSpeed's; else the first character decides
+---@param path string ends with .toml for torchtitan's, .json for DeepSpeed's; else the text decides
 ---@param model table of ett.model
 ---@param given table? plan fields that override the file
 ---@return table plan, string[] notes

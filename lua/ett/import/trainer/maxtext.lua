@@ -1,0 +1,104 @@
+--- A plan from MaxText's fields. Defaults are those of src/MaxText/configs/base.yml (003b416).
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
+
+-- Axes of the mesh, and the plan's field that counts their ranks. Expert ranks also split the batch and the weights
+-- outside experts (expert_shard_attention_option: fsdp).
+local axes = { data = "dp", fsdp = "dp", fsdp_transpose = "dp", expert = "dp", tensor = "tp", tensor_transpose = "tp",
+  tensor_sequence = "tp", context = "cp", sequence = "cp", pipeline = "pp" }
+
+--- Ranks of each axis in all slices. -1 takes what is left: dp, tp or cp must be given for it, and one slice is assumed
+--- for that of dcn.
+local function mesh(config, given)
+  local size, open, counted = {}, nil, { dp = 1, tp = 1, cp = 1, pp = 1 }
+  for _, axis in ipairs(schema.keys(axes)) do
+    size[axis] = 1
+    for _, net in ipairs { "ici", "dcn" } do
+      local name = ("%s_%s_parallelism"):format(net, axis)
+      local value = config("", name, 0)
+      if value == 0 then value = (name == "ici_fsdp_parallelism" or name == "dcn_data_parallelism") and -1 or 1 end
+      if value > 0 then
+        size[axis] = size[axis] * value
+      elseif net == "ici" then
+        if open then error_module.raise("format", "%s: another axis of ici is -1 already", name) end
+        open = { axis = axis, name = name }
+      end
+    end
+    counted[axes[axis]] = counted[axes[axis]] * size[axis]
+  end
+  if not open then return size end
+  local field = axes[open.axis]
+  local ranks = given[field]
+  if not ranks then
+    error_module.raise("format", "%s = -1 takes the devices that are left; give %s=N", open.name, field)
+  elseif ranks % counted[field] ~= 0 then
+    error_module.raise("format", "%s = %d must be a multiple of the other axes' %d", field, ranks, counted[field])
+  end
+  size[open.axis] = size[open.axis] * (ranks // counted[field])
+  return size
+end
+
+local types = { bfloat16 = "bf16", float32 = "fp32", float16 = "fp16" }
+local quantised = { fp8 = "fp8", fp8_full = "fp8", nanoo_fp8 = "fp8", te_fp8_delayedscaling = "fp8",
+  te_fp8_currentscaling = "fp8", te_mxfp8 = "mxfp8" }
+
+local function known(name, names, value)
+  if not names[value] then
+    error_module.raise("format", "%s: %s", name, error_module.unknown("value", value, schema.keys(names)))
+  end
+  return names[value]
+end
+
+-- Policies that store most outputs (layers/decoders.py, get_remat_policy), as the modules that are repeated. `minimal`
+-- stores all products but those of attention, the other the products and the core of attention.
+local policies = { minimal = { "core_attn", "layernorm", "mlp_act" },
+  save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
+
+local function set_recompute(p, config, given, note)
+  local policy = config("", "remat_policy", "full")
+  if given.recompute then return end
+  p.recompute = policy == "none" and "none" or policies[policy] and "selective" or "full"
+  p.recompute_modules = policies[policy]
+  if p.recompute == "full" and policy ~= "full" then
+    note("remat_policy = %s is modelled as full, which stores less and repeats more", policy)
+  end
+end
+
+---@param config fun(section: string, name: string, default: any?): any
+---@param given table plan fields that override the file
+---@param model table
+---@param note fun(format: string, ...)
+return function(config, given, model, note)
+  local size = mesh(config, given)
+  if size.pipeline > 1 then error_module.raise("format", "MaxText's pipelines are not modelled") end
+  local p = { seq = config("", "max_target_length", 2048), pp = 1, stack = "maxtext", ep = size.expert,
+    tp = size.tensor * size.tensor_transpose * size.tensor_sequence, cp = size.context * size.sequence,
+    dp = given.dp or size.data * size.fsdp * size.fsdp_transpose * size.expert,
+    micro_batches = config("", "gradient_accumulation_steps", 1) }
+  if model.hyper.experts then p.etp = p.tp end -- splits experts as it splits dense products
+  local batch = config("", "per_device_batch_size", 12.0) * (given.tp or p.tp) * (given.cp or p.cp)
+  p.micro_batch = given.micro_batch or math.tointeger(batch)
+  if not p.micro_batch then
+    error_module.raise("format", "per_device_batch_size: %g sequences for each of %d ranks of dp", batch, p.dp)
+  end
+  local shards = size.fsdp * size.fsdp_transpose * size.expert * p.cp
+  p.zero = shards > 1 and 3 or 0
+  if p.zero == 3 then
+    p.overlap_parameters, p.gradient_dtype = true, "bf16" -- of the weights that the step casts
+    if shards < p.dp * p.cp then p.shard = shards end
+  end
+  p.overlap_gradients = p.dp > 1
+  local quantization = config("", "quantization", "")
+  p.dtype = known("dtype", types, config("", "dtype", "bfloat16"))
+  if quantization ~= "" then p.dtype = known("quantization", quantised, quantization) end
+  if known("weight_dtype", types, config("", "weight_dtype", "float32")) ~= "fp32" then
+    p.optimizer_bytes = p.zero == 3 and 6 or 4 -- a shard of the weight, and two moments
+  end
+  local optimizer = config("", "opt_type", "adamw")
+  if not optimizer:find "^adam" then note("opt_type = %s is modelled as adamw", optimizer) end
+  if config("", "optimizer_memory_host_offload", false) then p.offload_optimizer = 1 end
+  local capacity = config("", "capacity_factor", -1.0)
+  if model.hyper.experts and capacity > 0 then p.capacity_factor = capacity end
+  set_recompute(p, config, given, note)
+  return p
+end

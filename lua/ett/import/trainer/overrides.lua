@@ -1,0 +1,38 @@
+--- Fields of MaxText in a YAML file, or in the words NAME=VALUE of a script or a command line. Most of MaxText's fields
+--- do not change the step; only those that may are kept.
+
+local kept = {}
+for name in ([[per_device_batch_size gradient_accumulation_steps max_target_length dtype weight_dtype grad_dtype
+  quantization remat_policy opt_type capacity_factor optimizer_memory_host_offload parameter_memory_host_offload
+  shard_optimizer_over_data num_vocab_tiling use_batch_split_schedule use_ring_of_experts
+  expert_shard_attention_option]]):gmatch "%S+" do
+  kept[name] = true
+end
+
+local constants = { True = true, False = false, ["true"] = true, ["false"] = false }
+
+local function value_of(text)
+  text = text:match "^'(.*)'$" or text
+  if constants[text] ~= nil then return constants[text] end
+  return tonumber(text) or text
+end
+
+--- Whether a text holds MaxText's fields.
+local function known(text)
+  return text:find "per_device_batch_size" ~= nil or text:find "[id]c[in]_%l+_parallelism" ~= nil
+end
+
+local function fields(text, is_yaml)
+  local all, list = {}, {}
+  if is_yaml then
+    all = require("ett.base.error").must(require("ett.yaml").decode(text))
+  else
+    for name, value in (" " .. text):gmatch '[%s"\'](%l[%w_]*)=([^%s"\\]+)' do all[name] = value_of(value) end
+  end
+  for name, value in pairs(type(all) == "table" and all or {}) do
+    if kept[name] or tostring(name):find "^%l+_[%l_]+_parallelism$" then list[name] = value end
+  end
+  return list
+end
+
+return { known = known, fields = fields }
