@@ -60,7 +60,8 @@ local function set_recompute(p, config, given, note)
   p.recompute = policy == "none" and "none" or policies[policy] and "selective" or "full"
   p.recompute_modules = policies[policy]
   if p.recompute == "full" and policy ~= "full" then
-    note("remat_policy = %s is modelled as full, which stores less and repeats more", policy)
+    note("remat_policy = %s is modelled as full, which stores less and repeats more%s", policy,
+      (policy == "custom" or policy:find "offload") and "; copies to the host are not modelled" or "")
   end
 end
 
