@@ -863,8 +863,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       assert.equal(value, plan[name], name)
     end
     assert.is_nil(plan.shard)
-    assert.same({ "remat_policy = qkv_proj_offloaded is modelled as full, which stores less and repeats more; copies to "
-      .. "the host are not modelled" }, notes)
+    assert.same({ "remat_policy = qkv_proj_offloaded is modelled as full, which stores less and repeats more; copies "
+      .. "to the host are not modelled" }, notes)
     assert.same({ "remat_policy = save_out_proj is modelled as full, which stores less and repeats more" },
       (select(2, of("3", "ici_fsdp_parallelism=8 remat_policy=save_out_proj"))))
     assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
