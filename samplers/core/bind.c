@@ -141,11 +141,6 @@ static int processors(lua_State *L) {
   return 1;
 }
 
-static int process_id(lua_State *L) {
-  lua_pushinteger(L, getpid());
-  return 1;
-}
-
 static const luaL_Reg journal_methods[] = {
     {"append", journal_append},
     {"write", journal_write},
@@ -164,7 +159,6 @@ static const luaL_Reg functions[] = {
     {"hostname", hostname},
     {"default_environment", default_environment},
     {"processors", processors},
-    {"process_id", process_id},
     {NULL, NULL},
 };
 

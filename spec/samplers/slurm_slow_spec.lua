@@ -39,7 +39,7 @@ local function start()
   os.remove(folder)
   local name = run("hostname -s"):gsub("%s+$", "")
   os.execute(("mkdir -p %s/state %s/log %s/spool"):format(folder, folder, folder))
-  local port = 26000 + sample.process_id() % 3000
+  local port = 26000 + tonumber((run "echo $PPID")) % 3000 -- this process
   local lines = { "ClusterName=ettspec", ("SlurmctldHost=%s(127.0.0.1)"):format(name),
     ("SlurmctldPort=%d"):format(port), "SlurmUser=root", "SlurmdUser=root", "AuthType=auth/none", "CredType=cred/none",
     "MpiDefault=pmix", ("TmpFS=%s/tmp/%%n"):format(folder), "ProctrackType=proctrack/pgid", "TaskPlugin=task/none",
