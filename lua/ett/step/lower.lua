@@ -165,11 +165,12 @@ end
 
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For a
 --- checkpointed module: everything but the input of its first operator. For others: the output, which later operators
---- would store, and what its kernels store beyond the inputs. read: the bytes of the output, if they depend on the
---- operators that read it.
+--- would store, and what its kernels store beyond the inputs.
 ---@param module string that repeats the operator
----@param opens boolean? of checkpoint_of
-local function dropped_bytes(stack, op, module, opens, s, dtype, activation, read)
+---@param activation number bytes that the item stores without recomputation
+---@param stored table of operation_of, with dtype: the type in which the item stores its input
+local function dropped_bytes(stack, item, module, activation, stored)
+  local op, s, dtype, opens = item.operator, item.shape, stored.dtype, stored.opens
   if modules.checkpointed[module] and not opens then return activation end
   if module == "core_attn" or opens then
     local input = op.recomputed_bytes and op.recomputed_bytes(s, dtype) or opens and activation or 0
@@ -177,7 +178,7 @@ local function dropped_bytes(stack, op, module, opens, s, dtype, activation, rea
     return math.max(0, activation - input) + (output and output(s, dtype) or 0)
   end
   local inputs = op.family ~= "gemm" and op.activation_bytes and op.activation_bytes(s, dtype) or activation
-  return (read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
+  return (stored.read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
 end
 
 --- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
@@ -232,19 +233,18 @@ local function routed_share(item, c)
 end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
----@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
----@param read number? of read_bytes
----@param opens boolean? of checkpoint_of
-local function operation_of(state, item, key, role, parameters, gradient, read, opens)
+---@param stored table { read = bytes of the output if they depend on the operators that read it (read_bytes), opens =
+---  the item is the first of a checkpointed module (checkpoint_of) }
+local function operation_of(state, item, parameters, gradient, stored)
   local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
-  local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", key)
-  local backward, launches = frozen.backward(state.times, item, p, key, state.software)
+  local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
+  local backward, launches = frozen.backward(state.times, item, p, item.key, state.software)
   local kept, again = frozen.keeps(item), repeated_in(state, item)
   local dtype = stacks.dtype_of(stack, op, p.dtype)
-  local stored = stored_dtype(state, item, opens)
-  local activation = activation_bytes(op, item, s, stored, stack)
-  local dropped = kept and again and dropped_bytes(stack, op, again, opens, s, stored, activation, read) or 0
+  stored.dtype = stored_dtype(state, item, stored.opens)
+  local activation = activation_bytes(op, item, s, stored.dtype, stack)
+  local dropped = kept and again and dropped_bytes(stack, item, again, activation, stored) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local sharded, scales = sharded_bytes(state, item)
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
@@ -253,7 +253,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read, 
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     dtype = dtype, selective = again ~= nil, waits_again = again == "moe", never_again = item.last or false,
     loss = op.family == "cross_entropy",
-    role = role,
+    role = role_of(item, p),
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
     quantised_bytes = quantised_bytes(state, item), sharded_bytes = sharded, scale_bytes = scales,
     spared_share = spared_share(state, item),
@@ -315,7 +315,7 @@ local function add_operator(state, items, k, place)
       shape, bytes = cached_gradient(state, s, gradient)
       gradient = 0
     end
-    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient, read, opens)
+    operation = operation_of(state, item, parameters, gradient, { read = read, opens = opens })
     operation.cached_shape, operation.cached_bytes = shape, bytes
     if known then known[id] = operation end
   end

@@ -64,14 +64,15 @@ local function span(parts, seconds)
   return parts
 end
 
---- One part: an operation that runs `times` times in a row.
----@param share number of the pass's time
----@param repeated boolean? by recomputation
----@param split boolean? weight gradients are units of their own, and hide no communication
-local function add(parts, operation, pass, times, share, repeated, split)
-  local seconds, more = operation[pass] and operation[pass].seconds * times * share, split and operation.split
+--- One part: an operation that runs several times in a row.
+---@param item table { operation, number of runs }
+---@param how table share: of the pass's time (default 1); repeated: by recomputation; split: weight gradients are units
+---  of their own, and hide no communication
+local function add(parts, item, pass, how)
+  local operation, times, share = item[1], item[2], how.share or 1
+  local seconds, more = operation[pass] and operation[pass].seconds * times * share, how.split and operation.split
   local hidden = math.max(0, (operation.beside_seconds or 0) - (more and more.seconds or 0))
-  if seconds and split then
+  if seconds and how.split then
     local later = operation.split_weight -- in another unit
     seconds = seconds + ((more and more.seconds or 0) - (later and later.seconds or 0)) * times
   end
@@ -80,7 +81,7 @@ local function add(parts, operation, pass, times, share, repeated, split)
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), role = operation.role,
     group = operation.group, members = operation.members, degree = operation.degree, bytes = operation.bytes,
     shape = operation.shape, quantised = operation.quantised, pass = pass == "repeated" and "forward" or pass,
-    flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
+    flops = (operation.flops or 0) * flops_share(operation, pass, share, how.repeated) * times,
     times = times, seconds = seconds, hidden = hidden * times * share, later = operation.beside_later }
 end
 
@@ -102,8 +103,8 @@ end
 local function add_forward(parts, items, repeats, waits)
   for _, item in ipairs(items) do
     local share = repeats and repeats(item[1], item[3]) or 1
-    if share > 0 then add(parts, item[1], "forward", item[2], share, repeats ~= nil) end
-    if waits and item[1].repeated then add(parts, item[1], "repeated", item[2], 1, true) end
+    if share > 0 then add(parts, item, "forward", { share = share, repeated = repeats ~= nil }) end
+    if waits and item[1].repeated then add(parts, item, "repeated", { repeated = true }) end
   end
 end
 
@@ -111,7 +112,7 @@ end
 local function add_backward(parts, items, rest, whole)
   local function put(item)
     local share = whole and 1 or 1 - item[1].weight_share
-    if share > 0 then add(parts, item[1], "backward", item[2], share, false, not whole) end
+    if share > 0 then add(parts, item, "backward", { share = share, split = not whole }) end
   end
   for i = #items, 1, -1 do put(items[i]) end
   for _, item in ipairs(rest) do put(item) end
@@ -120,8 +121,8 @@ end
 --- The part of a split backward pass that computes weight gradients.
 local function add_weights(parts, items)
   for _, item in ipairs(items) do
-    if item[1].weight_share > 0 then add(parts, item[1], "backward", item[2], item[1].weight_share) end
-    if item[1].split_weight then add(parts, item[1], "split_weight", item[2], 1) end
+    if item[1].weight_share > 0 then add(parts, item, "backward", { share = item[1].weight_share }) end
+    if item[1].split_weight then add(parts, item, "split_weight", {}) end
   end
 end
 
