@@ -29,6 +29,31 @@ describe("the bottleneck of a plan", function()
   end)
 end)
 
+describe("plans whose kernels gathers of weights slow", function()
+  it("have the times of their estimates, with and without gathers, in an exhaustive search as with bounds", function()
+    local model = require("ett.model").new("llama", { layers = 4, hidden = 2048, heads = 16, vocab = 8000 })
+    local plan = { seq = 4096, global_batch = 32, micro_batch = 1, pp = 1, tp = 1, stack = "fsdp_eager" }
+    local seen, exhaustive = {}, search.new { model = model, cluster = "dgx_h100", devices = 8, plan = plan, keep = 40,
+      exhaustive = true }
+    for _, row in ipairs(exhaustive.rows) do
+      seen[row.zero] = true
+      local given = {}
+      for _, fields in ipairs { plan, row } do
+        for name, value in pairs(fields) do
+          if require("ett.plan.fields").position[name] then given[name] = value end
+        end
+      end
+      local e = require("ett.step.estimate").new { model = model, cluster = "dgx_h100", plan = given }
+      assert.equal(e.step_seconds, row.step_seconds)
+    end
+    assert.is_true(seen[0] and seen[3])
+    local bounded = search.new { model = model, cluster = "dgx_h100", devices = 8, plan = plan, keep = 40 }
+    assert.equal(#exhaustive.rows, #bounded.rows)
+    for i, row in ipairs(bounded.rows) do assert.equal(exhaustive.rows[i].step_seconds, row.step_seconds) end
+    assert.equal(exhaustive.plans, bounded.plans)
+  end)
+end)
+
 describe("the neighbours of a plan", function()
   it("follow the overlaps of the stack, as ett predict does with their words", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 1000 })

@@ -8,6 +8,7 @@ local fields = require "ett.plan.fields"
 local floor_module = require "ett.search.floor"
 local json = require "ett.json"
 local lower = require "ett.step.lower"
+local merged = require "ett.base.merged"
 local objective = require "ett.search.objective"
 local sample = require "ett.sample"
 local schedules = require "ett.plan.schedules"
@@ -28,6 +29,17 @@ local interleave_group = fields.list[fields.position.interleave_group].c[2]
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
 
+-- The fields below a chunk for one program: their values, and the same values for C. gathers: true for ZeRO 3 alone,
+-- false for the other stages, nil for all. Nil if no stage is left.
+local function stages_of(axes, gathers)
+  local zeros = {}
+  for _, zero in ipairs(axes.zero) do
+    if gathers == nil or gathers == (zero == 3) then zeros[#zeros + 1] = zero end
+  end
+  local values = merged(axes, { zero = zeros })
+  return zeros[1] and { values = values, core = search_core.axes(values) } or nil
+end
+
 ---@param space table from ett.search.space
 ---@param keeper table from ett.search.keeper
 ---@param given table the search's arguments
@@ -35,9 +47,10 @@ function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
     demands = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
-    axes = search_core.axes(space.axes), limits = {},
+    together = { stages_of(space.axes) }, apart = { stages_of(space.axes, false) }, limits = {},
     floor = not given.exhaustive and not keeper.front and floor_module.new(given.model) or nil,
     counts = {} }, Walk)
+  self.apart[#self.apart + 1] = stages_of(space.axes, true)
   for _, name in ipairs(walk.counted) do self.counts[name] = 0 end
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row) return self:estimate(row, space.settings[row.setting]) end
@@ -114,8 +127,8 @@ local function ask(self, question, branch, ...)
   c_plan.schedule, c_plan.vp, c_plan.orders = chunk.own and "custom" or chunk.schedule, chunk.vp, branch.orders
   c_plan.interleave_group = branch.interleave_group
   for _ = 1, 1000 do
-    local answer = schedules.call(branch.label, question, branch.program, c_plan, demands, self.workspace, self.axes,
-      self.limits, self.counts, branch.allowed, ...)
+    local answer = schedules.call(branch.label, question, branch.program, c_plan, demands, self.workspace,
+      branch.stages.core, self.limits, self.counts, branch.allowed, ...)
     if answer ~= nil then return answer end
     times:answer(demands, p.dtype, hidden)
   end
@@ -219,13 +232,16 @@ local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
   for _, chunk in ipairs(part.chunks) do
-    local branch = setmetatable({ chunk = chunk }, { __index = common })
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    branch.interleave_group = interleave_group(p.interleave_group, p)
-    branch.allowed = self.space.where and self.space.where:mask(p, part.setting, self.space.axes)
-    if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
-    local least = ask(self, search_core.survey, branch)
-    if least < math.huge then push(queue, { least = least, branch = branch }) end
+    for _, lowered in ipairs(common.lowered) do
+      local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = lowered.stages },
+        { __index = common })
+      branch.interleave_group = interleave_group(p.interleave_group, p)
+      branch.allowed = self.space.where and self.space.where:mask(p, part.setting, lowered.stages.values)
+      if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
+      local least = ask(self, search_core.survey, branch)
+      if least < math.huge then push(queue, { least = least, branch = branch }) end
+    end
   end
   if queue.count == left and not part.fewer and counts.too_large - too_large == counts.plans - plans then
     add_too_large(self, memory_key(part, part.sequence_parallel), part.micro_batch, self.fresh.too_large)
@@ -278,23 +294,52 @@ local function above_floor(self, parts)
   end) or parts
 end
 
---- Lowers the program of parts; adds the chunks that bounds do not exclude to the queue. Returns the program, or nil.
+--- The programs of a plan without the fields below a chunk: { program = from ett.step.lower, stages = of stages_of }
+--- each. Times may depend on whether weights are gathered (Times:of_plan); then ZeRO 3 has a program of its own.
+local function programs_of(self, p, cluster)
+  local times, list = self:times_of(cluster), {}
+  local stack = times:for_stack(p.stack).stack
+  local function with(zero) return setmetatable({ zero = zero }, { __index = p }) end
+  local apart = stack and stack.sharded and fields.gathers_weights(with(3))
+  for i, stages in ipairs(apart and self.apart or self.together) do
+    local lowered = lower.program(self.model, with(stages.values.zero[1]), times)
+    list[i] = setmetatable({ stages = stages }, { __index = lowered })
+  end
+  return list
+end
+
+--- The least passes of a micro-batch over all layers, by overlap_all_to_all, of programs.
+local function least_passes(programs)
+  local least = {}
+  for _, lowered in ipairs(programs) do
+    for how, seconds in pairs(search_core.passes(lowered.program)) do
+      least[how] = math.min(least[how] or math.huge, seconds)
+    end
+  end
+  return least
+end
+
+--- Lowers the programs of parts; adds the chunks that bounds do not exclude to the queue.
 ---@param rows table[] of the unit
+---@return table[] the lowered programs
 local function survey(self, parts, rows, queue)
   local left = unsettled(self, parts, function(part) return excluded_early(self, part) end)
   if left[1] then left = above_floor(self, left) end
   local first = left[1]
-  if not first then return nil end
+  if not first then return {} end
   local cluster, p = first.setting.cluster, plan_of(first)
-  local lowered, why = unless_refused(lower.program, self.model, p, self:times_of(cluster))
-  if not lowered then
+  local programs, why = unless_refused(programs_of, self, p, cluster)
+  if not programs then
     self.counts.refusal = self.counts.refusal or why
     unsettled(self, left, function() return "refused" end)
-    return nil
+    return {}
   end
-  local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, self.model, p)
+  local joules = self.given.wants_energy and math.huge or nil
+  for _, lowered in ipairs(joules and programs or {}) do
+    joules = math.min(joules, energy.least_joules(lowered, cluster.device, self.model, p))
+  end
   if not self.limits.exhaustive then
-    local passes = search_core.passes(lowered.program)
+    local passes = least_passes(programs)
     left = unsettled(self, left, function(part)
       return takes_too_long(self, part, passes[part.overlap_all_to_all]) and "bounded"
     end)
@@ -302,9 +347,9 @@ local function survey(self, parts, rows, queue)
   for _, part in ipairs(left) do
     p = plan_of(part)
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
-      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
+      lowered = programs, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
   end
-  return lowered.program
+  return programs
 end
 
 --- Evaluates a leaf and offers its fastest plan to the keeper.
@@ -326,7 +371,9 @@ function Walk:units(units)
     settled[i] = { rows = {}, plans = opened.plans, rule = opened.rule, where = opened.where }
     for _, parts in ipairs(opened.programs) do
       exchange(self)
-      programs[#programs + 1] = survey(self, parts, settled[i].rows, queue)
+      for _, lowered in ipairs(survey(self, parts, settled[i].rows, queue)) do
+        programs[#programs + 1] = lowered.program
+      end
     end
   end
   for entry in pop, queue do

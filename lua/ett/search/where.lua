@@ -61,7 +61,8 @@ function where.new(given)
     fail(given, "%s", (why:gsub("^where:%d+: ", "")))
   end
   local names = names_of(given)
-  local self = setmetatable({ text = given, names = names, masks = {}, sorted = {} }, Where)
+  local self = setmetatable({ text = given, names = names, masks = setmetatable({}, { __mode = "k" }),
+    sorted = {} }, Where)
   function self.test(p)
     env.math = math
     for name in pairs(names) do env[name] = p[name] end
@@ -105,12 +106,13 @@ function Where:mask(p, setting, axes)
   if self.by_values and not self.below then return nil end
   local seen = view(p, setting)
   local key
-  if self.axes ~= axes then self.axes, self.masks = axes, {} end -- another space may use this condition
+  local masks = self.masks[axes] or {} -- another space may use this condition
+  self.masks[axes] = masks
   if self.by_values then
     local values = {}
     for i, name in ipairs(self.sorted) do values[i] = tostring(seen[name]) end
     key = table.concat(values, " ")
-    if self.masks[key] then return self.masks[key] end
+    if masks[key] then return masks[key] end
   end
   local bytes = {}
   local function walk(depth)
@@ -123,7 +125,7 @@ function Where:mask(p, setting, axes)
   end
   walk(1)
   local mask = table.concat(bytes)
-  if key then self.masks[key] = mask end
+  if key then masks[key] = mask end
   return mask
 end
 
