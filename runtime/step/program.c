@@ -390,7 +390,9 @@ static void fill_gathered(const ett_program *p, size_t k, ett_layer_sums *s) {
       continue;
     if (s->first_gathered == 0)
       s->first_gathered = weights;
-    keep_most(&s->pair_gathered, weights + (uses > 1 ? weights : s->last_gathered));
+    keep_most(&s->pair_gathered, weights + s->last_gathered);
+    if (uses > 1)
+      keep_most(&s->pair_gathered, 2 * weights);
     s->last_gathered = weights;
     keep_most(&s->layer_gathered, weights);
     keep_most(&s->layer_trained, trained);

@@ -208,7 +208,8 @@ typedef struct ett_program {
   double workspace_bytes, context_bytes, communicator_bytes;
   double output_bytes; /* output of a slice with boundary 1, held until its gradient
                           arrives */
-  int gathers_tensors; /* each weight is gathered and reduced by itself, not a layer */
+  int gathers_tensors; /* each weight is gathered and reduced by itself, not a layer; only
+                          memory depends on it */
   int master_shards;   /* ZeRO-3 shards only the optimizer's fp32 weights; the weights of
                           the passes have no shards */
   int whole_stages; /* with several stages, ZeRO-2 and 3 keep whole weights and gradients

@@ -487,6 +487,8 @@ describe("an entry with 'when'", function()
       local core = names_of(model, { micro_batch = case[2], tp = case[3], seq = case[4] }):match "bmm_qk.*bmm_pv"
       assert.equal(case[1], core, table.concat(case, " ", 2))
     end
+    local wide = names_of(model, { micro_batch = 1, tp = 1, seq = 512, dtype = "fp32" }):match "bmm_qk.*bmm_pv"
+    assert.equal("bmm_qk fill_mask softmax bmm_pv", wide) -- no kernel, and no casts
   end)
 
   it("must return a boolean", function()

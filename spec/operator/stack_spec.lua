@@ -50,15 +50,19 @@ describe("a stack with a base", function()
   end)
 end)
 
-it("a stack has fewer launches with CUDA graphs of modules", function()
-  local plain, attention, all = stacks.get "megatron_hybridep", stacks.get "megatron_hybridep:graphed=attn",
-    stacks.get "megatron_hybridep:graphed=attn+moe_router+moe_preprocess"
-  assert.near(plain.launch_seconds / 2, attention.launch_seconds, 1e-18)
-  assert.near(plain.launch_seconds / 3, all.launch_seconds, 1e-18)
-  -- Launches of routing: without its graph all remain, with it a quarter.
-  local function routing(stack) return (stack.moe_launches + 1) * stack.launch_seconds end
-  assert.near(routing(plain), routing(attention), 1e-12)
-  assert.near(routing(plain) / 4, routing(all), 1e-12)
+it("a stack has fewer launches with CUDA graphs of modules that a layer has, each counted once", function()
+  local function left(graphed, has_experts)
+    return stacks.launches_left(stacks.get("megatron_hybridep:graphed=" .. graphed), has_experts)
+  end
+  for graphed, wanted in pairs { attn = { 1 / 2, 1 / 2, 1 }, ["attn+attn"] = { 1 / 2, 1 / 2, 1 },
+    mlp = { 7 / 12, 1, 1 }, ["attn+moe_router+moe_preprocess"] = { 1 / 2, 1 / 3, 1 / 4 },
+    ["attn+mlp+moe_router+moe_preprocess"] = { 1 / 12, 1 / 3, 1 / 4 } } do
+    local experts, routing = left(graphed, true)
+    assert.near(wanted[1], left(graphed, false), 1e-12, graphed)
+    assert.near(wanted[2], experts, 1e-12, graphed)
+    assert.equal(wanted[3], routing)
+  end
+  assert.equal(1, (stacks.launches_left(stacks.get "megatron", true)))
   assert.matches("graphed: unknown part 'atn'; did you mean 'attn'", tostring(select(2, pcall(stacks.get,
     "megatron:graphed=atn"))), 1, true)
 end)

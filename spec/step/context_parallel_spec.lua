@@ -208,6 +208,8 @@ describe("a ring whose neighbours exchange tokens for heads", function()
     end
     assert.matches("cp_ulysses = 3 must divide cp = 8; nearest are 2 and 4",
       message { cp = 8, cp_ulysses = 3, cp_method = "ring" }, 1, true)
+    assert.matches("cp = 32 must divide heads / tp under cp_method = 'ulysses' = 16; nearest is 16",
+      message { cp = 32, stack = "plain:cp_method=ulysses" }, 1, true)
     assert.matches("cp_ulysses = 32 must divide heads / tp = 16; nearest is 16",
       message { cp = 32, cp_ulysses = 32, cp_method = "ring" }, 1, true)
     assert.matches("cp_ulysses = 2 needs cp_method = 'ring'", message { cp = 8, cp_ulysses = 2 }, 1, true)

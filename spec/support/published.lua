@@ -551,7 +551,6 @@ function published.stack(row)
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   stack.graphed = graphed(row)
-  stack_module.capture_parts(stack)
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end
   local graphs = stack.graphs or row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer"

@@ -59,10 +59,13 @@ end
 -- (megatron/core/fusions/fused_softmax.py, is_kernel_available).
 local function fuses_softmax(c)
   local heads, _, rows = shapes.attention(c)
-  return 16 < c.seq and c.seq <= 16384 and c.seq % 4 == 0 and rows % 4 == 0 and c.micro_batch * heads % 4 == 0
+  local keys = shapes.keys(c)
+  return c.dtype ~= "fp32" and 16 < keys and keys <= 16384 and keys % 4 == 0 and rows % 4 == 0
+    and c.micro_batch * heads % 4 == 0
 end
 
 local function unfused_softmax(c) return not fuses_softmax(c) end
+local function casts_softmax(c) return c.dtype ~= "fp32" and not fuses_softmax(c) end
 
 --- The attention core, which selective recomputation recomputes. with: fields of the operators' shapes.
 function blocks.attention_core(h, with)
@@ -73,7 +76,7 @@ function blocks.attention_core(h, with)
   if h.attention == "fused_softmax" then
     local alone = { when = unfused_softmax }
     softmax = { core("masked_softmax", { when = fuses_softmax }),
-      core("softmax_cast", { when = unfused_softmax, times = 3 }), core("fill_mask", alone), core("softmax", alone) }
+      core("softmax_cast", { when = casts_softmax, times = 3 }), core("fill_mask", alone), core("softmax", alone) }
   end
   local cap = h.attention_softcap and { op = "softcap", selective = true, with = { scores = true } } or nil
   return blocks.join(exchange, core "bmm_qk", cap, softmax, h.dropout and core "dropout" or nil, core "bmm_pv",

@@ -84,26 +84,33 @@ function stack_module.capture(stack)
   stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
--- Shares of a layer's launches: six of twelve operators are attention with its norm and residual, five a dense MLP with
--- its own, two the norm and the router of experts. The preparation of permutations has none of its own.
-local shares = { attn = 1 / 2, mlp = 5 / 12, moe_router = 1 / 6, moe_preprocess = 0 }
-
---- Megatron-LM's modules of --cuda-graph-scope whose graphs ett models.
+-- Megatron-LM's modules of --cuda-graph-scope whose graphs ett models, and their shares of a layer's launches. Six of
+-- twelve operators are attention with its norm and residual. Five are a dense MLP with its own; in layers with experts
+-- two are the norm and the router. The preparation of permutations has none of its own.
+local shares = { attn = { dense = 1 / 2, experts = 1 / 2 }, mlp = { dense = 5 / 12, experts = 0 },
+  moe_router = { dense = 0, experts = 1 / 6 }, moe_preprocess = { dense = 0, experts = 0 } }
 stack_module.graph_parts = schema.keys(shares)
 
---- Reduces the launches of a stack by CUDA graphs of single modules: `graphed`, names joined by other characters. With
---- one of the router, a quarter of routing's launches remains: beside each product of experts, one of the two operators
---- that move tokens.
-function stack_module.capture_parts(stack)
-  local left, routing = 1, 1
-  for name in stack.graphed:gmatch "[%w_]+" do
+--- The modules with CUDA graphs of their own: `graphed`, names joined by other characters. Raises for an unknown name.
+---@return table<string, boolean>
+local function graphed_parts(stack)
+  local names = {}
+  for name in (stack.graphed or ""):gmatch "[%w_]+" do
     if not shares[name] then
       error_module.raise("plan", "graphed: %s", error_module.unknown("part", name, stack_module.graph_parts))
     end
-    left, routing = left - shares[name], name == "moe_router" and 1 / 4 or routing
+    names[name] = true
   end
-  stack.moe_launches = math.max(0, (stack.moe_launches + 1) * routing / left - 1)
-  stack.launch_seconds = left * stack.launch_seconds
+  return names
+end
+
+--- Shares of a layer's launches, and of those of routing, that remain beside graphs of single modules. With a graph of
+--- the router a quarter of routing's remains: beside each product of experts, one of two operators that move tokens.
+---@param has_experts boolean of the layer
+function stack_module.launches_left(stack, has_experts)
+  local left, names = 1.0, graphed_parts(stack)
+  for name in pairs(names) do left = left - shares[name][has_experts and "experts" or "dense"] end
+  return left, has_experts and names.moe_router and 1 / 4 or 1
 end
 
 -- The fields of a stack's file, completed from its bases. users: names of the stacks whose base led to this one.
@@ -124,11 +131,12 @@ function stack_module.get(text)
   local name, own = parts(text or "plain")
   local stack, _, label = find.described("lua/stacks", name, fields)
   if stack.base then stack = schema.check(with_base(name, {}), fields, label) end
-  if next(own) == nil and not stack.graphed then return stack end
+  graphed_parts(stack)
+  if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
   for key, value in pairs(own) do stack[key] = value end
   stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
-  if stack.graphed then stack_module.capture_parts(stack) end
+  graphed_parts(stack)
   stack.name = text
   return stack
 end

@@ -111,15 +111,16 @@ end
 local function context_ranks(p, add, context)
   local hyper, cp = context.hyper, p.cp
   if cp == 1 then return end
+  local method = fields.context_method(p, stacks.get(p.stack))
   divides(add, "cp", cp, "seq", p.seq)
-  if p.cp_balanced and p.cp_method ~= "ulysses" and hyper.causal ~= false and p.seq % cp == 0
+  if p.cp_balanced and method ~= "ulysses" and hyper.causal ~= false and p.seq % cp == 0
     and p.seq % (2 * cp) ~= 0 then
     add("2 * cp = %d must divide seq = %d: a rank holds two chunks (cp_balanced = false: one)", 2 * cp, p.seq)
   end
   if has_scans(hyper) then
     add("cp = %d: ett has no context parallelism for state-space and linear-attention layers; the nearest is 1", cp)
   end
-  if p.cp_method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
+  if method == "ulysses" and hyper.heads and hyper.heads % p.tp == 0 then
     divides(add, "cp", cp, "heads / tp under cp_method = 'ulysses'", hyper.heads // p.tp)
   end
   if p.cp_ulysses == 1 then return end
@@ -127,7 +128,7 @@ local function context_ranks(p, add, context)
   if hyper.heads and hyper.heads % p.tp == 0 then
     divides(add, "cp_ulysses", p.cp_ulysses, "heads / tp", hyper.heads // p.tp)
   end
-  if fields.context_method(p, stacks.get(p.stack)) ~= "ring" then
+  if method ~= "ring" then
     add("cp_ulysses = %d needs cp_method = 'ring'", p.cp_ulysses)
   end
 end

@@ -635,19 +635,33 @@ local function launch_seconds(state)
   return slower * stack.launch_seconds, slower * stack.expert_seconds * (quantised and quantised_launches or 1)
 end
 
---- Seconds in which the host launches n forward runs of an operation, and those in which it routes their tokens.
-local function launching(o, n, stack, each, each_expert)
+--- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
+---@return table { each, expert, routing }
+local function launches_of_layer(state, uses)
+  local stack, each, expert = state.times.stack, launch_seconds(state)
+  local launch = { each = each, expert = expert, routing = stack.moe_launches * each }
+  if not stack.graphed then return launch end
+  local has_experts = false
+  for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
+  local left, routed = stacks.launches_left(stack, has_experts)
+  launch.each, launch.routing = left * each, math.max(0.0, (stack.moe_launches + 1) * routed - left) * each
+  return launch
+end
+
+--- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
+---@param launch table of launches_of_layer
+local function launching(o, n, launch)
   -- An operator with `joins` has no host cost of its own: the other operator's includes it.
-  local launched = o.operator and o.operator.joins and 0.0 or n * each
+  local launched = o.operator and o.operator.joins and 0.0 or n * launch.each
   if not o.experts then return launched, 0.0 end
-  return launched + n * (o.shape.batch or 1) * each_expert, n * stack.moe_launches * each
+  return launched + n * (o.shape.batch or 1) * launch.expert, n * launch.routing
 end
 
 --- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
 --- seconds of the device by role. `split`: the backward pass in two units; `weight`: its unit of weight gradients.
 ---@return table { device, host, by_role }
 local function work_of_layer(state, uses, repeated)
-  local stack, each, each_expert = state.times.stack, launch_seconds(state)
+  local launch = launches_of_layer(state, uses)
   local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0, repeated = 0.0 }
   local host = { forward = 0.0, backward = 0.0, weight = 0.0, repeated = 0.0 }
   local by_role = { forward = {}, backward = {}, split = {}, repeated = {} }
@@ -665,7 +679,7 @@ local function work_of_layer(state, uses, repeated)
     count("backward", o, backward, 0.0)
     count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
     device.weight = device.weight + o.weight_share * backward
-    local launched, routed = launching(o, n, stack, each, each_expert)
+    local launched, routed = launching(o, n, launch)
     host.forward = host.forward + (o.forward and launched + routed or 0.0)
     host.repeated = host.repeated + (o.forward and again * (launched + routed) or 0.0)
     local launches = o.backward and (o.backward_launches or o.kind == "collective" and 1 or 2) or 0
@@ -673,7 +687,7 @@ local function work_of_layer(state, uses, repeated)
     host.weight = host.weight + o.weight_share * launches * launched
   end
   if state.plan.overlap_all_to_all == "shared_experts" then
-    local share = lower.exchange_communication_share(stack)
+    local share = lower.exchange_communication_share(state.times.stack)
     for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
   end
   return { device = device, host = host, by_role = by_role }
