@@ -105,10 +105,10 @@ end
 function Where:mask(p, setting, axes)
   if self.by_values and not self.below then return nil end
   local seen = view(p, setting)
-  local key
-  local masks = self.masks[axes] or {} -- another space may use this condition
-  self.masks[axes] = masks
+  local key, masks
   if self.by_values then
+    masks = self.masks[axes] or {} -- by the axes, because programs and spaces differ in them
+    self.masks[axes] = masks
     local values = {}
     for i, name in ipairs(self.sorted) do values[i] = tostring(seen[name]) end
     key = table.concat(values, " ")
