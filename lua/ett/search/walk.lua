@@ -29,15 +29,15 @@ local interleave_group = fields.list[fields.position.interleave_group].c[2]
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
 
--- The fields below a chunk for one program: their values, and the same values for C. gathers: true for ZeRO 3 alone,
--- false for the other stages, nil for all. Nil if no stage is left.
+-- The fields below a chunk: their values, and the same values for C. gathers: true for ZeRO 3 alone, false for the
+-- other stages, nil for all. Nil if no stage is left.
 local function stages_of(axes, gathers)
   local zeros = {}
   for _, zero in ipairs(axes.zero) do
     if gathers == nil or gathers == (zero == 3) then zeros[#zeros + 1] = zero end
   end
   local values = merged(axes, { zero = zeros })
-  return zeros[1] and { values = values, core = search_core.axes(values) } or nil
+  return zeros[1] and { values = values, core = search_core.axes(values), gathers = gathers or false } or nil
 end
 
 ---@param space table from ett.search.space
@@ -227,17 +227,23 @@ local function exchange(self)
   self.next_exchange = sample.now() + exchange_seconds
 end
 
+-- Whether ZeRO 3 gathers weights in the plans of a part's chunk.
+local function has_gathers(p, chunk)
+  return fields.gathers_weights(setmetatable({ zero = 3, schedule = chunk.schedule, vp = chunk.vp }, { __index = p }))
+end
+
 --- Excludes plans of a part by bounds; adds the remaining chunks to the queue.
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
   for _, chunk in ipairs(part.chunks) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    for _, lowered in ipairs(common.lowered) do
-      local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = lowered.stages },
-        { __index = common })
+    local apart = common.programs[true] and has_gathers(p, chunk)
+    for _, stages in ipairs(apart and self.apart or self.together) do
+      local branch = setmetatable({ chunk = chunk, program = common.programs[stages.gathers].program,
+        stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
-      branch.allowed = self.space.where and self.space.where:mask(p, part.setting, lowered.stages.values)
+      branch.allowed = self.space.where and self.space.where:mask(p, part.setting, stages.values)
       if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
       local least = ask(self, search_core.survey, branch)
       if least < math.huge then push(queue, { least = least, branch = branch }) end
@@ -294,52 +300,44 @@ local function above_floor(self, parts)
   end) or parts
 end
 
---- The programs of a plan without the fields below a chunk: { program = from ett.step.lower, stages = of stages_of }
---- each. Times may depend on whether weights are gathered (Times:of_plan); then ZeRO 3 has a program of its own.
-local function programs_of(self, p, cluster)
-  local times, list = self:times_of(cluster), {}
-  local stack = times:for_stack(p.stack).stack
-  local function with(zero) return setmetatable({ zero = zero }, { __index = p }) end
-  local apart = stack and stack.sharded and fields.gathers_weights(with(3))
-  for i, stages in ipairs(apart and self.apart or self.together) do
-    local lowered = lower.program(self.model, with(stages.values.zero[1]), times)
-    list[i] = setmetatable({ stages = stages }, { __index = lowered })
-  end
-  return list
-end
-
---- The least passes of a micro-batch over all layers, by overlap_all_to_all, of programs.
-local function least_passes(programs)
-  local least = {}
-  for _, lowered in ipairs(programs) do
-    for how, seconds in pairs(search_core.passes(lowered.program)) do
-      least[how] = math.min(least[how] or math.huge, seconds)
+--- The lowered programs of parts: [false], and [true] for plans that gather weights if that slows the stack's kernels
+--- (Times:of_plan).
+local function programs_of(self, parts)
+  local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
+  local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
+  for _, part in ipairs(stack and stack.sharded and parts or {}) do
+    for _, chunk in ipairs(part.chunks) do
+      p = plan_of(part)
+      if not programs[true] and has_gathers(p, chunk) then
+        p.zero, p.schedule, p.vp = 3, chunk.schedule, chunk.vp
+        programs[true] = lower.program(self.model, p, times)
+      end
     end
   end
-  return least
+  return programs
 end
 
 --- Lowers the programs of parts; adds the chunks that bounds do not exclude to the queue.
 ---@param rows table[] of the unit
----@return table[] the lowered programs
+---@return table<boolean, table> the lowered programs
 local function survey(self, parts, rows, queue)
   local left = unsettled(self, parts, function(part) return excluded_early(self, part) end)
   if left[1] then left = above_floor(self, left) end
   local first = left[1]
   if not first then return {} end
   local cluster, p = first.setting.cluster, plan_of(first)
-  local programs, why = unless_refused(programs_of, self, p, cluster)
+  local programs, why = unless_refused(programs_of, self, left)
   if not programs then
     self.counts.refusal = self.counts.refusal or why
     unsettled(self, left, function() return "refused" end)
     return {}
   end
   local joules = self.given.wants_energy and math.huge or nil
-  for _, lowered in ipairs(joules and programs or {}) do
+  for _, lowered in pairs(joules and programs or {}) do
     joules = math.min(joules, energy.least_joules(lowered, cluster.device, self.model, p))
   end
   if not self.limits.exhaustive then
-    local passes = least_passes(programs)
+    local passes = search_core.passes(programs[false].program) -- gathers make them longer
     left = unsettled(self, left, function(part)
       return takes_too_long(self, part, passes[part.overlap_all_to_all]) and "bounded"
     end)
@@ -347,7 +345,7 @@ local function survey(self, parts, rows, queue)
   for _, part in ipairs(left) do
     p = plan_of(part)
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
-      lowered = programs, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
+      programs = programs, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
   end
   return programs
 end
@@ -371,7 +369,7 @@ function Walk:units(units)
     settled[i] = { rows = {}, plans = opened.plans, rule = opened.rule, where = opened.where }
     for _, parts in ipairs(opened.programs) do
       exchange(self)
-      for _, lowered in ipairs(survey(self, parts, settled[i].rows, queue)) do
+      for _, lowered in pairs(survey(self, parts, settled[i].rows, queue)) do
         programs[#programs + 1] = lowered.program
       end
     end
