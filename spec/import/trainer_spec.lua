@@ -870,6 +870,16 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
   end)
 
+  it("is not read from comments", function()
+    local text = "python3 -m MaxText.train base.yml per_device_batch_size=2 run_name=a#1 ici_fsdp_parallelism=8 \\\n"
+      .. "  max_target_length=4096 # ici_fsdp_parallelism=64\n# max_target_length=16384\n"
+    local plan = read("run.sh", text)
+    assert.same({ 8, 2, 4096 }, { plan.dp, plan.micro_batch, plan.seq })
+    plan = read("ds.hjson", "# not per_device_batch_size\n{ train_micro_batch_size_per_gpu: 3 }", nil,
+      { dp = 8, seq = 2048 })
+    assert.equal(3, plan.micro_batch)
+  end)
+
   it("has the ranks of the axes, and a replica's batch of all its devices", function()
     local plan, notes = of("0.5", "ici_tensor_parallelism=4 ici_data_parallelism=2 dcn_data_parallelism=2 "
       .. "gradient_accumulation_steps=3 remat_policy=minimal weight_dtype=bfloat16 quantization=fp8", { dp = 64 })

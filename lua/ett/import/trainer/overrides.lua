@@ -17,8 +17,12 @@ local function value_of(text)
   return tonumber(text) or text
 end
 
---- Whether a text holds MaxText's fields.
+-- A comment begins with '#' at the start of a word.
+local function without_comments(text) return (("\n" .. text):gsub("(%s)#[^\n]*", "%1")) end
+
+--- Whether a text holds MaxText's fields outside comments.
 local function known(text)
+  text = without_comments(text)
   return text:find "per_device_batch_size" ~= nil or text:find "[id]c[in]_%l+_parallelism" ~= nil
 end
 
@@ -27,7 +31,9 @@ local function fields(text, is_yaml)
   if is_yaml then
     all = require("ett.base.error").must(require("ett.yaml").decode(text))
   else
-    for name, value in (" " .. text):gmatch '[%s"\'](%l[%w_]*)=([^%s"\\]+)' do all[name] = value_of(value) end
+    for name, value in without_comments(text):gmatch '[%s"\'](%l[%w_]*)=([^%s"\\]+)' do
+      all[name] = value_of(value)
+    end
   end
   for name, value in pairs(type(all) == "table" and all or {}) do
     if kept[name] or tostring(name):find "^%l+_[%l_]+_parallelism$" then list[name] = value end
