@@ -1344,11 +1344,11 @@ describe("a plan as Megatron-LM's flags", function()
     assert.is_nil((export_of({}, "llama3-8b"):find "qk%-layernorm"))
   end)
 
-  it("states the CUDA graphs of its own stacks, which exclude recomputation and unpadded experts", function()
+  it("states the CUDA graphs of its own stacks, which exclude full recomputation and unpadded experts", function()
     local refused = "graphs: Megatron-LM has no CUDA graphs of whole layers with "
     for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
       { "llama3-8b", { stack = "plain" }, false }, { "llama3-8b", { stack = "megatron:graphs" }, true },
-      { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "recomputation" },
+      { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "full recomputation" },
       { "mixtral-8x7b", { stack = "megatron:graphed=attn+moe_router" }, true },
       { "mixtral-8x7b", { stack = "megatron:graphs" }, false, "unpadded experts" },
       { "mixtral-8x7b", { stack = "megatron:graphs", capacity_factor = 1, pad_to_capacity = true }, true } } do
@@ -1358,6 +1358,22 @@ describe("a plan as Megatron-LM's flags", function()
     end
     assert.matches("--cuda-graph-scope attn moe_router\n", (export_of({ stack = "megatron:graphed=attn+moe_router" },
       "mixtral-8x7b")), 1, true)
+  end)
+
+  it("states the CUDA graphs of modules beside recomputation of others", function()
+    local refused = "graphs: older releases of Megatron-LM have no CUDA graphs of %s with recomputation of %s"
+    for _, case in ipairs { { "graphed=moe_router", { "moe_act" } }, { "graphed=attn", { "layernorm", "moe_act" } },
+      { "graphed=moe_router", { "core_attn" } }, { "graphed=attn", nil, "attn", "core_attn" },
+      { "graphed=attn+moe_router", { "moe_act", "shared_experts" }, "moe_router", "shared_experts" },
+      { "graphed=attn+mlp+moe_router", { "layernorm" }, "attn mlp moe_router", "layernorm" },
+      { "graphs", { "moe_act", "mlp" }, "whole layers", "moe_act mlp" } } do
+      local text, left_out = export_of({ stack = "megatron:" .. case[1], recompute = "selective", dp = 8, ep = 8,
+        recompute_modules = case[2], capacity_factor = 1, pad_to_capacity = true }, "deepseek-v2-lite")
+      assert.equal(case[3] == nil, text:find("--cuda-graph-impl transformer_engine", 1, true) ~= nil, case[1])
+      assert.same(case[3] and { refused:format(case[3], case[4]) } or {}, left_out)
+    end
+    assert.same({ "graphs: Megatron-LM has no CUDA graphs of modules with full recomputation" }, select(2, export_of(
+      { stack = "megatron:graphed=moe_router", recompute = "full" }, "mixtral-8x7b")))
   end)
 
   it("reports each public model that its flags do not reproduce", function()

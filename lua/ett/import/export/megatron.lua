@@ -259,16 +259,43 @@ local function pipeline(p, h, add, leave_out)
   end
 end
 
+-- Modules that are not recomputed beside a graph of another. transformer_config.py (__post_init__): releases with the
+-- first lists of --cuda-graph-scope refuse all of these, later ones only `moe` beside the router's.
+local captured = { attn = { core_attn = true, mla_up_proj = true }, mlp = { mlp = true },
+  moe_router = { moe = true, shared_experts = true } }
+
+-- A graphed part and a module that is recomputed, if they exclude each other. parts: nil for whole layers.
+local function conflict(parts, modules)
+  if not parts then return "whole layers", table.concat(modules, " ") end
+  local graphed = {}
+  for part in parts:gmatch "[%w_]+" do graphed[part] = true end
+  for _, module in ipairs(modules) do
+    for _, part in ipairs(stacks.graph_parts) do
+      if graphed[part] and captured[part] and captured[part][module] then return part, module end
+    end
+    if module == "layernorm" and graphed.attn and graphed.mlp and graphed.moe_router then
+      return "attn mlp moe_router", module
+    end
+  end
+end
+
 -- CUDA graphs of layers or modules; stacks of other software have graphs that no flag of Megatron-LM states.
--- transformer_config.py (__post_init__) refuses graphs with recomputation of a captured module, and graphs of experts
--- without padding to a capacity.
+-- transformer_config.py (__post_init__) refuses graphs with full recomputation, and of experts without padding to a
+-- capacity.
 local function graphs(p, h, stack, add, leave_out)
   local parts = not stack.graphs and stack.graphed
   if not ((stack.graphs or parts) and stack.name:find "^megatron") then return end
-  local reason = p.recompute ~= "none" and "recomputation"
+  local selective = p.recompute == "selective"
+  local reason = not selective and p.recompute ~= "none" and "full recomputation"
     or not parts and h.experts and not p.pad_to_capacity and "unpadded experts"
   if reason then
     leave_out("graphs: Megatron-LM has no CUDA graphs of %s with %s", parts and "modules" or "whole layers", reason)
+    return
+  end
+  local part, module
+  if selective then part, module = conflict(parts or nil, p.recompute_modules or plan_fields.recompute_modules) end
+  if part then
+    leave_out("graphs: older releases of Megatron-LM have no CUDA graphs of %s with recomputation of %s", part, module)
   else
     add("cuda-graph-impl", "transformer_engine")
     add("cuda-graph-scope", parts and parts:gsub("[^%w_]+", " "))
