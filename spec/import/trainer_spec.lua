@@ -102,6 +102,21 @@ selective_ac_option = "3"
     assert.is_nil(plan.global_batch)
   end)
 
+  it("states which of layers and loss are compiled", function()
+    local model = model_module.new "llama3-8b"
+    for _, stack in ipairs { "torchtitan", "torchtitan_eager", "torchtitan:cross_entropy=torch",
+      "torchtitan_eager:cross_entropy=compiled" } do
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 2048, dp = 8, zero = 3,
+        micro_batches = 1, overlap_parameters = true, stack = stack } }
+      local text, left_out = export.text("torchtitan", model, e.plan)
+      assert.same({}, left_out)
+      assert.equal(stack, (read("run.toml", text)).stack)
+    end
+    local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 2048, dp = 8, micro_batches = 1,
+      stack = "llm_foundry" } }
+    assert.matches("[compile]\nenable = false\n\n", (export.text("torchtitan", model, e.plan)), 1, true)
+  end)
+
   it("runs what is compiled, with PyTorch's attention and checkpointing by operator either way", function()
     local function stack(compile)
       local text = "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\n"

@@ -53,6 +53,15 @@ local function converters(lines, p, has_experts, leave_out)
   end
 end
 
+--- Layers and loss are compiled apart: compile.components, by default both. The loss of another software's stack is
+--- taken as its layers are.
+local function compilation(stack)
+  local layers, loss = stack.norm ~= "torch", stack.cross_entropy ~= "torch"
+  local apart = layers ~= loss and stack.name:find "^torchtitan" ~= nil
+  return { { "enable", layers or apart },
+    { "components", apart and (layers and '["model"]' or '["loss"]') or nil, plain = true } }
+end
+
 torchtitan.states = "overlap_tensor reshard shard split vp"
 
 -- The exchange of context-parallel ranks, or nil without them.
@@ -147,7 +156,7 @@ function torchtitan.write(model, p, leave_out)
   leave_out_types(p, leave_out)
   section(lines, "parallelism", parallelism(p, h))
   section(lines, "activation_checkpoint", checkpointing(p, leave_out))
-  section(lines, "compile", { { "enable", stack.norm ~= "torch" } })
+  section(lines, "compile", compilation(stack))
   converters(lines, p, h.experts ~= nil, leave_out)
   leave_out_layout(p, leave_out)
   return lines
