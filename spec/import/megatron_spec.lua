@@ -639,6 +639,44 @@ modules:
       .. "--model NAME", message(text:format("megatron", "true"), { dp = 8 }, nil, ".yaml"))
   end)
 
+  -- The plan of a file of Primus with these modules, or the error; and the notes.
+  local function primus(modules, given)
+    local path, model = os.tmpname() .. ".yaml", model_module.new "qwen3-30b-a3b"
+    assert(require("ett.io").write(path, "modules:\n" .. modules))
+    local ok, run = pcall(megatron.read, path, given or { dp = 8 }, nil, model)
+    os.remove(path)
+    return ok and run.plan or tostring(run), table.concat(model.notes or {}, "\n")
+  end
+
+  it("of Primus have the batch and sequence of pre_trainer.yaml unless the file states them", function()
+    local text = "  pre_trainer: { framework: megatron, config: '%s.yaml', overrides: { lr: 1 } }\n"
+    local p = primus(text:format "pre_trainer")
+    assert.same({ 1024, 2, 16 }, { p.seq, p.micro_batch, p.global_batch })
+    p = primus(text:format "${CONFIG:pre_trainer}", { dp = 4, seq = 4096 })
+    assert.same({ 4096, 2, 16 }, { p.seq, p.micro_batch, p.global_batch })
+    assert.matches("missing --seq-length", (primus(text:format "own")), 1, true)
+  end)
+
+  it("of Primus are those of the pre-trainer, or of a module that runs Megatron-LM", function()
+    local pre = "  pre_trainer: { framework: '${FW:%s}', overrides: { seq_length: 4096 } }\n"
+    local post = "  a_post: { framework: %s, overrides: { seq_length: 512 } }\n"
+    assert.equal(4096, primus(post:format "other" .. pre:format "megatron").seq)
+    assert.equal(4096, primus(post:format "megatron" .. pre:format "megatron").seq)
+    assert.equal(512, primus(post:format "megatron" .. "  a: { framework: x, overrides: { seq_length: 1 } }\n").seq)
+    assert.matches("modules.pre_trainer.framework must be 'megatron', got 'other'",
+      (primus(post:format "megatron" .. pre:format "other")), 1, true)
+    assert.matches("modules.a_post.framework must be 'megatron', got 'other'", (primus(post:format "other")), 1, true)
+  end)
+
+  it("of Primus name the kernels of Turbo that are not modelled", function()
+    local text = "  pre_trainer: { framework: megatron, overrides: { enable_primus_turbo: %s,\n"
+      .. "    use_turbo_attention: true, use_turbo_gemm: false, use_turbo_deepep: true,\n"
+      .. "    turbo_deepep_num_cu: 80, turbo_gemm_backend: default, turbo_sync_free_moe_stage: 0 } }\n"
+    assert.matches("not modelled: --turbo-deepep-num-cu, --use-turbo-attention\n",
+      select(2, primus(text:format "true")) .. "\n", 1, true)
+    assert.is_nil((select(2, primus(text:format "false")):find("turbo", 1, true)))
+  end)
+
   it("of Megatron-LM's recipes are the keys of ARGS, with lists as on a command line", function()
     local run = read([[
 DEPENDENCIES:

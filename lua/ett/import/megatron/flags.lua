@@ -66,7 +66,8 @@ flags.unmodelled = set [[
   moe-hybridep-num-sms moe-deepep-num-sms]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
-local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1" }
+local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1",
+  ["turbo-gemm-backend"] = "default", ["turbo-grouped-gemm-backend"] = "default" }
 
 --- Whether a value switches off a flag that is not modelled.
 function flags.neutral(name, text)
@@ -128,6 +129,7 @@ function flags.kind(name)
   if flags.values[name] then return "value" end
   if flags.switches[name] then return "switch" end
   if flags.unmodelled[name] then return "unmodelled" end
+  if name:find "^use%-turbo%-" or name:find "^turbo%-" then return "unmodelled" end -- Primus' primus_turbo.yaml
   if flags.without_effect[name] or name == "lr" then return "without effect" end
   for _, beginning in ipairs(beginnings) do
     if name:sub(1, #beginning) == beginning then return "without effect" end

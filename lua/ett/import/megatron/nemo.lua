@@ -323,30 +323,45 @@ local function without_environment(value)
   return decoded == nil and text or decoded
 end
 
--- Defaults of primus/configs/modules/megatron/pre_trainer.yaml that differ from Megatron-LM's.
+-- Defaults of primus/configs/modules/megatron/pre_trainer.yaml that differ from Megatron-LM's; of other files, only the
+-- first line is assumed.
 local of_primus = { bf16 = true, use_distributed_optimizer = true }
+local of_pre_trainer = merged(of_primus, { seq_length = 1024, micro_batch_size = 2, global_batch_size = 16 })
+
+--- The module of a file of Primus that holds the settings, and its name: pre_trainer, else the first in name order of
+--- those that run Megatron-LM, else the first; nil for other files.
+local function trainer_of(config)
+  local modules, first = type(config.modules) == "table" and config.modules or {}, nil
+  local function holds(name) return type(modules[name]) == "table" and type(modules[name].overrides) == "table" end
+  if holds "pre_trainer" then return modules.pre_trainer, "pre_trainer" end
+  for _, name in ipairs(schema.keys(modules)) do
+    if holds(name) then
+      if without_environment(modules[name].framework) == "megatron" then return modules[name], name end
+      first = first or name
+    end
+  end
+  return modules[first], first
+end
 
 --- The settings of a file of Primus: the overrides of its trainer and Primus' defaults; nil for other files.
 local function primus(config)
-  for _, name in ipairs(type(config.modules) == "table" and schema.keys(config.modules) or {}) do
-    local trainer = config.modules[name]
-    if type(trainer) == "table" and type(trainer.overrides) == "table" then
-      if trainer.framework ~= "megatron" then
-        error_module.raise("format", "modules.%s.framework must be 'megatron', got %s", name,
-          schema.describe(trainer.framework))
-      end
-      local all = merged(of_primus)
-      for key, value in pairs(trainer.overrides) do all[key] = without_environment(value) end
-      if all.enable_primus_turbo == true and all.use_turbo_deepep == true then
-        all.moe_token_dispatcher_type, all.moe_enable_deepep = "flex", true
-      end
-      for _, key in ipairs(schema.keys(all)) do
-        if key:find "^use_turbo_" or key:find "^turbo_" then all[key] = nil end -- kernels that ett does not tell apart
-      end
-      return all
-    end
+  local trainer, name = trainer_of(config)
+  if not trainer then return nil end
+  local framework = without_environment(trainer.framework)
+  if framework ~= "megatron" then
+    error_module.raise("format", "modules.%s.framework must be 'megatron', got %s", name, schema.describe(framework))
   end
-  return nil
+  local own = without_environment(trainer.config)
+  local all = merged((own == nil or own == "pre_trainer.yaml") and of_pre_trainer or of_primus)
+  for key, value in pairs(trainer.overrides) do all[key] = without_environment(value) end
+  local turbo = all.enable_primus_turbo == true
+  if turbo and all.use_turbo_deepep == true then
+    all.moe_token_dispatcher_type, all.moe_enable_deepep, all.use_turbo_deepep = "flex", true, nil
+  end
+  for _, key in ipairs(turbo and {} or schema.keys(all)) do
+    if key:find "^use_turbo_" or key:find "^turbo_" then all[key] = nil end
+  end
+  return all
 end
 
 --- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
