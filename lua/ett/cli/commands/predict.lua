@@ -98,7 +98,8 @@ return {
     { "config", "FILE", "read model, plan and cluster from a configuration of estimate-train-time (YAML)" },
     fields.model_option,
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
-      .. "list; or a YAML file of NeMo; with --model only the plan" },
+      .. "list; or a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes; with --model only the "
+      .. "plan" },
     { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },

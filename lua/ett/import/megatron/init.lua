@@ -1,4 +1,4 @@
---- Reads launch flags of Megatron-LM, or a YAML file of NeMo, as a model and a plan.
+--- Reads launch flags of Megatron-LM, or a YAML file that states them (see nemo.lua), as a model and a plan.
 --
 --   local run = require("ett.import.megatron").read("train.sh", { dp = 16 })
 --   ett.estimate { model = run.model, plan = run.plan, cluster = "dgx_h100" }
@@ -482,7 +482,8 @@ local function read(path, values, plan, hyper, model)
   return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, file.stack) }
 end
 
---- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.
+--- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo, Megatron-Bridge, Primus or
+--- Megatron-LM's moe_recipes.
 ---@param path string a file; behind a script also its words: "run.sh dsw 7B 1"
 ---@param plan table? plan fields that override the file
 ---@param hyper table? hyper-parameters that override the file

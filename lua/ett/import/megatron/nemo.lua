@@ -1,5 +1,5 @@
---- Converts YAML files of NeMo, Megatron-Bridge and Primus to Megatron-LM's flags. Sections are ignored: a key is
---- recognised by its name, which is usually that of the flag.
+--- Converts YAML files of NeMo, Megatron-Bridge, Primus and Megatron-LM's moe_recipes to Megatron-LM's flags. Sections
+--- are ignored: a key is recognised by its name, which is usually that of the flag.
 local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
 local null = require("ett.yaml").null
