@@ -70,13 +70,13 @@ memory of the software and were not checked against its code. So the errors abov
   compensated for too fast computing. Steps of one and two micro-batches on 512 and 1024 devices became worse (16 to
   24 % too fast). Their reductions take longer than the cards' rate implies; the reason is unknown.
 - The rates of products and attention follow a device's power with a fitted exponent (prior 0.5).
-  On Blackwell this repeats what the tables have. Large fp8 products of B200, B300 and GB300 (1000, 1100 and 1400 W)
-  take 1 to 0.95 to 0.83 there, as the exponent says. B200 and GB200 have one table, scaled by the peak rate. So fp8 and
-  mxfp8 steps of Llama 3 8B on one node of B200 are 12 to 17 % too slow. They take 1.18 times GB200's time; measured are
-  1.01 to 1.05. Without the factor for devices with tables of their own, and fitted again, they are 3 to 9 % too slow.
-  But steps of GB300 in Megatron-Bridge are then 6 % too slow (now 0). The error of Blackwell's steps of 8 and 4 bits
-  rises from 6.1 to 6.9 %. Most rows of GB300 are of releases since 26.02, dense rows of B200 in Megatron-Bridge of
-  25.09 and 25.11. These rows do not separate devices from releases, so the factor stays.
+  Blackwell's tables already contain this effect, so it counts twice. In them, large fp8 products of B200, B300 and
+  GB300 (1000, 1100 and 1400 W) take 1 to 0.95 to 0.83, which agrees with the exponent. B200 and GB200 have one table,
+  scaled by the peak rate. So fp8 and mxfp8 steps of Llama 3 8B on one node of B200 are 12 to 17 % too slow. They take
+  1.18 times GB200's time; measured are 1.01 to 1.05. A fit without the factor for devices with tables of their own
+  makes these steps 3 to 9 % too slow. But it makes steps of GB300 in Megatron-Bridge 6 % too slow (now 0). The error of
+  Blackwell's steps of 8 and 4 bits rises from 6.1 to 6.9 %. Most rows of GB300 are of releases since 26.02, dense rows
+  of B200 in Megatron-Bridge of 25.09 and 25.11. These rows do not separate devices from releases, so the factor stays.
 - Llama 3 8B of Megatron-Bridge on eight H100 registers its buffers with NCCL, as its recipe does. It was found from the
   errors of two steps that are not among these rows.
 - Communication takes a third of a device from overlapped computing. This is fitted, with DeepSeek's 0.15 as prior. The
@@ -127,12 +127,12 @@ memory of the software and were not checked against its code. So the errors abov
 - Routing launches count as 8 operators before the fit. With 25, rows with few tokens were twice too slow.
 - bf16 products on Blackwell take 1.34 times their table's time after the fit. Sustained tables explain 1.15. Most bf16
   rows of B200 are SimuMax's. Products alone take 1.3 to 1.4 times the table's time on its machine
-  (configs/system/b200_bf16_ceperm.json: 11 products of Llama 3, mean 1.33). GPT-OSS, whose estimates lack work, holds
-  the factor up, too. If the factor of SimuMax's rows is 1.15 larger than that of others, the fit gives these 1.28. Then
-  estimates of SimuMax become 4 % too slow and of GPT-OSS 10 % too fast. So the factor stays, and it is too high for
-  some sources: Nemotron-4 15B in bf16 on B200 and GB300 is 17 to 38 % too slow. On B200, one source has 1.20 and 0.91 s
-  for the same step. The first agrees with the sustained table; for the second, the products alone would need 1510
-  TFLOP/s. Sustained products of random numbers reach 1460 at most.
+  (configs/system/b200_bf16_ceperm.json: 11 products of Llama 3, mean 1.33). Rows of GPT-OSS are too fast for a reason
+  that is not known (below), and they also raise the factor. If the factor of SimuMax's rows is 1.15 times that of the
+  other rows, the fit gives the other rows 1.28. Then estimates of SimuMax become 4 % too slow and of GPT-OSS 10 % too
+  fast. So the factor stays, and it is too high for some sources: Nemotron-4 15B in bf16 on B200 and GB300 is 17 to 38 %
+  too slow. On B200, one source has 1.20 and 0.91 s for the same step. The first agrees with the sustained table; for
+  the second, the products alone would need 1510 TFLOP/s. Sustained products of random numbers reach 1460 at most.
 - The host of GB200 and GB300 (Grace) takes longer to launch kernels than x86. The factor is fitted, with a prior of
   2.6. One product of PyTorch takes Grace 2.5 to 2.75 times as long (NVIDIA/TransformerEngine#2053). A cause was
   searched for because mixtures on GB200 without a graph of the whole step were 11 to 15 % too fast. Those on B200 and
@@ -192,9 +192,10 @@ memory of the software and were not checked against its code. So the errors abov
 - llm-foundry's rows on H100 that do not name the attention kernel are estimated with FlashAttention 1.
 - NeMo Automodel's rows without an expert-parallel degree have that of its benchmark configurations: all ranks.
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default. Such products read
-  and write the gradients. This was free until SimuMax's measured products were found, in a search for the reason why
-  its steps on B200 need a large factor. It explains a small part only. These products reach 1000 to 1150 TFLOP/s in
-  bf16 on that machine. The sustained table has 1250 to 1350, and the factor stands for both.
+  and write the gradients. At first this took no time in the estimates. SimuMax's measured products, which show that it
+  does, were found in a search for the cause of the large factor of its steps on B200. This explains a small part of the
+  factor. The products reach 1000 to 1150 TFLOP/s in bf16 on SimuMax's machine, and 1250 to 1350 in the sustained table.
+  One factor is fitted to rows of that machine and of faster ones.
 - Qwen3 has norms of queries and keys. gpt-oss clamps the inputs of its activation and scales its rotations (YaRN).
   Megatron runs both as separate kernels (fused_bias_geglu.py, rope_utils.py). If a step is one graph, the clamps are
   not counted as a kernel. The loss is Megatron-LM's native one, as the recipe says (gpt_oss.py). It was looked up
@@ -219,11 +220,11 @@ memory of the software and were not checked against its code. So the errors abov
 - Attention on AMD has the rates of AMD's kernels. They were looked up after the literature's rows of MI300X had been
   seen 17 to 24 % too fast. The backward pass and MI300X are assumed (in_step.lua). In six MLPerf rows of grade B, which
   state almost no plan, the errors changed: MI350X from 17 to 2 %, MI355X from 4 to 15 %.
-- AMD's tables of fp8 products contain no casts. They are counted since the literature's fp8 rows of MI300X had been
-  seen 28 to 56 % too fast; they are now 25 to 50 % too fast. These are of October 2024, before ROCm's Transformer
-  Engine had its faster casts and the newest attention kernels. Products of fp8 are not the cause: hipBLASLt reaches 955
-  to 1160 TFLOP/s with random numbers (Azure's AI benchmarking guide), the estimates are 840 to 1200. The errors of the
-  six rows of grade B changed from 2 and 15 to 5 and 21 %.
+- AMD's tables of fp8 products contain no casts, so casts are counted in addition. This was found after the
+  literature's fp8 rows of MI300X had been seen 28 to 56 % too fast; now they are 25 to 50 % too fast. These rows are of
+  October 2024, before ROCm's Transformer Engine had its faster casts and the newest attention kernels. Products of fp8
+  are not the cause. hipBLASLt reaches 955 to 1160 TFLOP/s with random numbers (Azure's AI benchmarking guide); the
+  estimates are 840 to 1200. The errors of the six rows of grade B changed from 2 and 15 to 5 and 21 %.
 - The regret of vTrain's plans over several nodes comes from one set. The chosen plan, tp 4 and dp 32, is 4.5 % slower
   than the best, tp 8 and dp 32. The estimates of rows whose data-parallel groups have two or four ranks in a node are
   0.1 to 1.6 s too short. To explain this, gradients would have to move at 25 to 44 GB/s a node. Groups of one or eight
