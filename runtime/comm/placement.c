@@ -541,9 +541,8 @@ int ett_tiers_lane(const ett_tiers *t, int tier) {
   return t->rates[0].card > 0 ? tier : tier > t->node;
 }
 
-/* The number of ranks outside a lower unit of tier k with which each rank of the unit
- * exchanges: all such ranks, or only those inside the tier if outer tiers have separate
- * links. */
+/* The number of ranks outside a lower unit of tier k with which each of its ranks
+ * exchanges. If outer tiers have separate links, only ranks inside the tier count. */
 static double peers_of(const ett_tiers *t, const ett_placement *p, int k) {
   int inner = k + 1 < p->tiers && !t->rates[k].through;
   return (inner ? p->tier[k + 1].inside : p->ranks) - p->tier[k].members;

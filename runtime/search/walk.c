@@ -255,9 +255,9 @@ static int on_reshard_axis(const walk *w, int value) {
   return 0;
 }
 
-/* Whether all plans of one kind of recomputation are excluded, because even the ZeRO
- * stage with the least memory does not fit, or because the pipeline alone takes too long.
- * If not, *seconds is their lower bound. *all: all later kinds are excluded, too. */
+/* Whether all plans of one kind of recomputation are excluded. Then even the ZeRO stage
+ * with the least memory does not fit, or the pipeline alone takes too long. If not,
+ * *seconds is their lower bound. *all: all later kinds are excluded, too. */
 static int settled(walk *w, int *all, double *seconds) {
   ett_search_counts *counts = w->counts;
   ett_step_outline_result o;

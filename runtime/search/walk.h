@@ -22,9 +22,9 @@ typedef struct ett_search_axes {
   int recomputes, zeros, reshards, parameters, gradients, sends; /* numbers of values */
 } ett_search_axes;
 
-/* A plan is wanted if its step is not longer than a limit, which depends on its memory:
- * step_seconds of the last of these steps with at most the plan's memory. They are sorted
- * by memory. */
+/* A plan is wanted if its step is not longer than a limit that depends on its memory.
+ * The limit is step_seconds of the last of these entries with at most the plan's memory.
+ * They are sorted by memory. */
 typedef struct ett_search_step {
   double memory_bytes, step_seconds;
 } ett_search_step;

@@ -127,11 +127,12 @@ static size_t find_place(ett_demands *d, size_t index) {
  * lua/ett/profile/of_cluster.lua. The limits continue the times at the end of the samples
  * without a step. seconds_end: the samples' time at their smallest or largest message;
  * links_end: the links' time there. Lower limit: half of the links' time. It is less if
- * the samples at the end are faster than that half: for smaller messages by the same
- * ratio, for larger messages by the same number of seconds, because a ratio of latencies
- * is no ratio of bandwidths. Upper limit, for smaller messages only, where regressors are
- * constant: the links' time, or more if the samples are slower. The interval is from half
- * of the lower limit to twice the slowest of these times. */
+ * the samples at the end are faster than that half. For smaller messages it is less by
+ * the same ratio. For larger messages it is less by the same number of seconds, because
+ * a ratio of latencies is no ratio of bandwidths. Only smaller messages have an upper
+ * limit, because regressors are constant there. It is the links' time, or more if the
+ * samples are slower. The interval is from half of the lower limit to twice the slowest
+ * of these times. */
 static ett_demand_time within_links(double by_links, double seconds_end, double links_end,
                                     int below, ett_demand_time own) {
   double ratio = seconds_end / links_end;

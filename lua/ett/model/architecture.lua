@@ -238,8 +238,8 @@ local function notes_of(layers)
   return notes
 end
 
---- The layers that `build` makes of hyper-parameters. While it runs, reading a field that no one declares or sets
---- raises an error if the name is almost that of a known field: nil could pass for a default, such as a count of 1.
+--- The layers that `build` makes of hyper-parameters. While it runs, reading an unknown field raises an error if its
+--- name is almost that of a known field. Otherwise a misspelt name would read as nil, and a default would replace it.
 local function built_of(loaded, clean, rules)
   setmetatable(clean, { __index = function(_, key)
     if rules[key] or hyper_parameters.layer_fields[key] or type(key) ~= "string" or #key <= 3 then return nil end

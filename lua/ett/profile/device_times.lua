@@ -179,10 +179,11 @@ local function misaligned(self, dtype, inputs, output)
     or inputs * size % 32 ~= 0 and lost.sectors or 0.0
 end
 
--- Products of heads without tensor cores, in the software of 2022: the dimension is no multiple of 8. Their rate, as
--- a share of the fp32 peak, was chosen on 15 steps of BLOOM's candidates with heads of 150, so that their mean error is
--- that of the aligned candidates. Heads of 108 test it: 1.28 to 1.32 times the step with heads of 144, measured 1.30 to
--- 1.40 (bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md, "NHEADs").
+-- Products of heads without tensor cores, in the software of 2022: the dimension is no multiple of 8. Their rate is
+-- given as a share of the fp32 peak. It was chosen on 15 steps of BLOOM's candidates with heads of 150. With it their
+-- mean error is that of the aligned candidates. Heads of 108 test it: estimated are 1.28 to 1.32 times the step with
+-- heads of 144, measured 1.30 to 1.40 (bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md,
+-- "NHEADs").
 local scalar_share, scalar_spread = 0.65, 1.3
 
 -- Time of a pass of products of heads that cannot use tensor cores; nil for all others.

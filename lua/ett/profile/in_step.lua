@@ -87,9 +87,9 @@ in_step.merge = {
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.62, torch = 0.7, composer = 0.7, megatron = 1.0 }
 
 --- Time that adding to fp32 gradients takes in a weight product, over the time of streaming its additional bytes (8
---- read and written, in place of 2). Products of 57344 x 8192 results and 4096 tokens take 0.99 of 1.82 ms longer than
---- the forward product of the same FLOPs on an A100, and 0.26 of 0.44 ms on a B200 (MooreThreads/SimuMax,
---- configs/system, a100_pcie and b200_bf16_ceperm; both at 0.8 of the memory bandwidth).
+--- read and written, in place of 2). Weight products of 57344 x 8192 results and 4096 tokens take longer than the
+--- forward product of the same FLOPs: 0.99 ms on an A100 and 0.26 ms on a B200. The additional bytes take 1.82 and 0.44
+--- ms at 0.8 of the memory bandwidth. (MooreThreads/SimuMax, configs/system, a100_pcie and b200_bf16_ceperm.)
 in_step.accumulation_share = 0.56
 
 --- Bytes per parameter that an update moves in addition to Adam's kernel. The norm of the fp32 gradients reads 4, and

@@ -567,8 +567,8 @@ local function add_gather(state, bytes)
 end
 
 --- Adds the accumulation of a micro-batch's gradients. It takes as long as a residual addition that moves the same
---- bytes. A separate kernel reads two operands and writes one. Weight products that add to the gradients read and write
---- them in place of writing a gradient in 16 bits; a share of these bytes hides behind the arithmetic.
+--- bytes. A separate kernel reads two operands and writes one. Weight products that accumulate read and write the
+--- sum of gradients; others write a gradient in 16 bits. A share of the additional bytes hides behind the arithmetic.
 local function add_accumulation(state, uses)
   local p, fused = state.plan, not fields.accumulates(state.plan, state.software)
   local stack = state.times.stack

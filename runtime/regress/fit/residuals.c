@@ -246,8 +246,8 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     return 0;
   if (fit_difficulty(w, residual, f->floor, difficulty, &m->difficulty, err) != 0)
     return -1;
-  /* If rows are in one of two modes by chance, such as two states of the clock, a forest
-   * learns the mode of a few rows as if their dimensions caused it. */
+  /* Rows may be in one of two modes by chance, such as two states of the clock. A forest
+   * then learns the mode of a few rows as if their dimensions caused it. */
   if (even < even_share * fit_widths(w, difficulty, f)) {
     ett_forest_free(&m->difficulty);
     for (size_t i = 0; i < n; i++)

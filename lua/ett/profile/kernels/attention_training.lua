@@ -253,10 +253,10 @@ function training.seconds(device, laws, dtype, pass, x, filled)
   return training.flops(x, pass) * padding / device:peak(dtype) * idle * value + launch_seconds
 end
 
---- Seconds of a rank that attends to the block of keys of each of x.blocks context-parallel ranks in a kernel of its
---- own. Under a causal mask, its own block has half of all pairs. With balanced chunks (x.shards) the last rank needs
---- half of the keys of another block for all its queries, and the first rank all keys for half of its queries. Other
---- ranks have both cases; the slower counts. Without, the last rank needs all pairs.
+--- Seconds of a context-parallel rank with one kernel for each of x.blocks blocks of keys. Under a causal mask, its own
+--- block has half of all pairs. With balanced chunks (x.shards) the last rank needs half of the keys of another block,
+--- for all its queries. The first rank needs all keys for half of its queries. Other ranks have both cases; the slower
+--- counts. Without balanced chunks the last rank needs all pairs.
 ---@param filled boolean? the kernels alternate between two streams: only the last one leaves multiprocessors idle
 function training.by_blocks(device, laws, dtype, pass, x, filled)
   local keys, others = x.seq_k // x.blocks, x.blocks - 1
