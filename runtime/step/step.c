@@ -568,8 +568,8 @@ static double smaller(double a, double b) {
   return a < b ? a : b;
 }
 
-/* Weights of the layer that computes and of those gathered ahead of it; exact for one
- * layer ahead, else at most as much. */
+/* Weights of the layer that computes and of those gathered ahead of it. This is exact for
+ * one layer ahead, and an upper limit for others. */
 static double gathered_ahead(const ett_step_plan *p, const ett_layer_sums *s) {
   int64_t layers = p->overlap_parameters ? 1 + p->prefetch : 1;
   return (double)(layers / 2) * s->pair_gathered +

@@ -155,6 +155,21 @@ describe("a file merged from several ranks", function()
   end)
 end)
 
+describe("a warning", function()
+  it("has a code that the page of its folder explains", function()
+    local tree, codes, unknown = require "tree", 0, {}
+    local page = tree.read "lua/ett/trace/README.md"
+    for _, path in ipairs(tree.files "^lua/ett/trace/.*%.lua$") do
+      for code in tree.read(path):gmatch 'code = "([%w_]+)"' do
+        codes = codes + 1
+        if not page:find("\n| `" .. code .. "` |", 1, true) then unknown[#unknown + 1] = code end
+      end
+    end
+    assert.is_true(codes > 0)
+    assert.same({}, unknown)
+  end)
+end)
+
 describe("a file whose times are not microseconds", function()
   it("is named in a warning, because no GPU has such short kernels", function()
     for us, count in pairs { [40] = 0, [0.04] = 1 } do

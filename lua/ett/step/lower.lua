@@ -194,9 +194,9 @@ local stored_outputs = { reduce_scatter = function(item) return 1 / item.degree 
   all_to_all = function() return 1 end }
 
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
---- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Experts' grouped products are no products
---- here: they are repeated (torchtitan, distributed/activation_checkpoint.py and models/deepseek_v3/infra/
---- parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm).
+--- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Grouped products of experts are not
+--- counted as products, and they are repeated. (torchtitan, distributed/activation_checkpoint.py and
+--- models/deepseek_v3/infra/parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm.)
 ---@return number bytes of the stored outputs
 ---@return number[] the share of each item that is repeated
 local function checkpointed(items, c)

@@ -137,7 +137,7 @@ function processes.merged(view)
   return list
 end
 
--- A kernel of a GPU takes at least 1 us.
+-- A kernel of a GPU takes about 1 us or more. The limit of the mean is half of that.
 local least_mean_us, least_kernels = 0.5, 20
 
 --- Warnings on files whose kernels are too short for a GPU: their times have another unit than microseconds.
