@@ -127,6 +127,28 @@ describe("clusters of unlike nodes", function()
     assert.is_true(fits[true] > 0 and fits[false] > 0 and larger > 0)
   end)
 
+  it("have one object of times per stack and gathers, so that caches of times serve later plans", function()
+    local times = require("ett.step.times").new(cluster_module.get(mixed))
+    local function plan(stack, zero) return { stack = stack, zero = zero, dp = 4, cp = 1, ep = 1 } end
+    local megatron, titan = plan("megatron", 1), plan("torchtitan", 3)
+    local kept = { times:of_plan(plan(nil, 1)), times:of_plan(megatron), times:of_plan(titan),
+      times:of_plan(plan("torchtitan", 0)) }
+    collectgarbage()
+    assert.equal(times, kept[1])
+    assert.equal(times, times:for_stack(nil))
+    assert.equal(kept[2], times:of_plan(megatron))
+    assert.equal(kept[2], times:for_stack "megatron")
+    assert.equal(kept[3], times:of_plan(titan))
+    for k = 1, 4 do
+      for j = 1, k - 1 do assert.not_equal(kept[j], kept[k]) end
+      for i, own in ipairs(kept[k].parts) do
+        assert.equal((kept[k].parts[1].stack or {}).name, (own.stack or {}).name)
+        assert.equal(times.parts[i].cluster, own.cluster)
+      end
+    end
+    assert.is_false(kept[4].parts[2].stack.sharded)
+  end)
+
   it("average prices, failures and the power of nodes over the devices in use", function()
     local function priced(price, failures, watts)
       local c = cluster_parts.kind("priced", 1e14, 1e12, 80e9, 1e10)

@@ -6,6 +6,7 @@
 local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
@@ -371,10 +372,7 @@ function Times:of_plan(p)
   if not (own.stack and own.stack.sharded) or plan_fields.gathers_weights(p) then return own end
   local apart = rawget(own, "apart") -- a view of times has its own
   if not apart then
-    local stack = {}
-    for name, value in pairs(own.stack) do stack[name] = value end
-    stack.sharded = false
-    apart = own:for_stack(stack)
+    apart = own:for_stack(merged(own.stack, { sharded = false }))
     own.apart = apart
   end
   return apart
@@ -430,15 +428,28 @@ end
 function OfParts:with(change)
   local list = {}
   for k, own in ipairs(self.parts) do list[k] = change(own) end
-  return setmetatable({ cluster = self.cluster, parts = list, network_gain = self.network_gain }, OfParts)
+  return setmetatable({ cluster = self.cluster, parts = list, network_gain = self.network_gain,
+    kept = setmetatable({}, { __mode = "k" }) }, OfParts)
+end
+
+-- The same for another stack or plan, kept by the times of the first part; these determine the times of the others.
+local function kept_with(self, change)
+  local first = change(self.parts[1])
+  if first == self.parts[1] then return self end
+  local known = self.kept[first]
+  if not known then
+    known = self:with(change)
+    self.kept[first] = known
+  end
+  return known
 end
 
 function OfParts:of_plan(p)
-  return self:with(function(own) return own:of_plan(p) end)
+  return kept_with(self, function(own) return own:of_plan(p) end)
 end
 
 function OfParts:for_stack(name)
-  return name and self:with(function(own) return own:for_stack(name) end) or self
+  return kept_with(self, function(own) return own:for_stack(name) end)
 end
 
 ---@param cluster table from ett.cluster
