@@ -60,22 +60,8 @@ function maker:write(path)
   return path
 end
 
---- A new folder that is removed when the spec ends.
-function maker.folder()
-  local name = command.folder()
-  return name
-end
-
-function maker.remove(folder)
-  local lfs = require "lfs"
-  for entry in lfs.dir(folder) do
-    if entry ~= "." and entry ~= ".." then
-      local path = folder .. "/" .. entry
-      if lfs.attributes(path, "mode") == "directory" then maker.remove(path) else os.remove(path) end
-    end
-  end
-  lfs.rmdir(folder)
-end
+--- A new folder, and the function that removes it.
+maker.folder, maker.remove = command.folder, command.remove
 
 --- Writes recordings (one per rank) to a new folder, calls fn with it, then removes it.
 function maker.with(recordings, fn)

@@ -15,8 +15,8 @@ typedef struct {
   size_t rows;
   int columns, features;
   int folds; /* at most as many as kernels; 1 if no row can be held out */
-  unsigned char
-      *fold; /* the fold that holds a row out; all rows of a kernel have the same fold */
+  /* The fold that holds a row out; all rows of a kernel have the same fold. */
+  unsigned char *fold;
   double *column, *seconds, *target, *base, *held_out, *scratch, *size, *x, *loo,
       *weight;         /* of the base's rows */
   double *held_target; /* target over the base that is fitted without the row's fold */
