@@ -7,7 +7,7 @@ return {
   peak_flops = { bf16 = 197e12, int8 = 394e12 },
   measured_flops = { bf16 = 181.8e12 },
   measured_source = "jax-ml/jax docs/pallas/tpu/matmul (XLA, product of 8192)",
-  -- Memory that programs can use: XLA prints "of 15.75G hbm", in GiB (pytorch/xla#1735).
+  -- Memory that programs can use: 15.75 GiB, assumed.
   memory_bytes = 16.91e9, memory_bandwidth = 0.82e12, multiprocessors = 1, l2_bytes = 128 * 2^20,
   generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
