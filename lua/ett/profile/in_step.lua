@@ -72,7 +72,8 @@ in_step.attention = {
 --- of the queries, outputs and their gradients.
 --- torch: PyTorch (_attention.py, 2024). Forward casts each partial output to fp32 and merges it in three kernels (38),
 --- and concatenates keys and values (8 for both). Backward adds all gradients in fp32 and concatenates the gradients of
---- keys and values twice. Its keys have as many heads as its queries (repeated_keys of a stack).
+--- keys and values twice. Keys are counted with as many heads as queries, as in stacks with repeated_keys; for others
+--- (transformers) these bytes are an upper limit.
 in_step.merge = {
   te = { forward = { 6, 2 }, backward = { 9, 6 } }, torch = { forward = { 46, 0 }, backward = { 60, 0 } },
 }
