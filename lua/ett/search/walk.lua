@@ -300,20 +300,28 @@ local function above_floor(self, parts)
   end) or parts
 end
 
+--- A plan of parts that gathers weights, without the other fields below a chunk; nil if there is none.
+local function gathering_plan(parts)
+  for _, part in ipairs(parts) do
+    local p = plan_of(part)
+    for _, chunk in ipairs(part.chunks) do
+      if has_gathers(p, chunk) then
+        p.zero, p.schedule, p.vp = 3, chunk.schedule, chunk.vp
+        return p
+      end
+    end
+  end
+  return nil
+end
+
 --- The lowered programs of parts: [false], and [true] for plans that gather weights if that slows the stack's kernels
 --- (Times:of_plan).
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
-  for _, part in ipairs(stack and stack.sharded and parts or {}) do
-    for _, chunk in ipairs(part.chunks) do
-      p = plan_of(part)
-      if not programs[true] and has_gathers(p, chunk) then
-        p.zero, p.schedule, p.vp = 3, chunk.schedule, chunk.vp
-        programs[true] = lower.program(self.model, p, times)
-      end
-    end
-  end
+  local last = self.apart[#self.apart]
+  local gathering = stack and stack.sharded and last and last.gathers and gathering_plan(parts)
+  if gathering then programs[true] = lower.program(self.model, gathering, times) end
   return programs
 end
 
