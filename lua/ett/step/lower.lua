@@ -717,7 +717,7 @@ end
 --- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
 --- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
 --- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
---- _maybe_dtoh_and_synchronize), so launches of a repeated module of experts begin after the pass before it.
+--- _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass before it.
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
 local function add_host_wait(state, uses, repeated)
   if launch_seconds(state) == 0 then return end
