@@ -1,4 +1,4 @@
---- The neighbours of the best plan.
+--- The best plan of a search: its bottleneck, its neighbours, and rows with the times of estimates.
 local estimate = require "ett.step.estimate"
 local search = require "ett.search.search"
 
