@@ -112,14 +112,6 @@ static void *resize(void *block, size_t old_size, size_t size) {
   return moved;
 }
 
-static int leaving;
-
-void host_leave(void) {
-#if !defined __SANITIZE_ADDRESS__ /* it reports what is not freed */
-  leaving = 1;
-#endif
-}
-
 void host_keep_no_blocks(void) {
   arena_most = 0;
 }
@@ -130,8 +122,7 @@ void *host_allocate(void *context, void *block, size_t old_size, size_t size) {
   if (!block)
     old_size = 0; /* Lua passes the object type here */
   if (size == 0) {
-    if (!leaving)
-      give(block, old_size);
+    give(block, old_size);
     memory->used -= old_size;
     return NULL;
   }

@@ -14,10 +14,6 @@ typedef struct {
  * thread at a time. */
 void *host_allocate(void *context, void *block, size_t old_size, size_t size);
 
-/* From now on freed blocks are only counted: the process ends after lua_close, which
- * still runs every finaliser. To free each block takes a hundredth of a short command. */
-void host_leave(void);
-
 /* From now on every allocation is one of malloc: for tests that count blocks or let
  * allocations fail. */
 void host_keep_no_blocks(void);

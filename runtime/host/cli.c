@@ -122,8 +122,7 @@ int cli_main(int argc, char **argv) {
   host_interrupt_catch(L, 1);
   int status = cli_run(L, argc, argv);
   const int interrupted = status < 0;
-  host_leave();
-  lua_close(L);
+  host_close(L);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
     status = status > 0 ? status : 1;

@@ -25,9 +25,9 @@ typedef struct {
   uint64_t offset, size;        /* of the chunk, in bytes from the file's start */
 } compiled_entry;
 
-/* A chunk is the output of lua_dump for a file loaded under the name "@": COMPILED_HEADER
- * bytes, the name's size and text (COMPILED_NAME), the rest. Loading inserts the path of
- * the file. */
+/* A chunk is the output of lua_dump for a file loaded under the name "@", without the
+ * names of local variables: COMPILED_HEADER bytes, the name's size and text
+ * (COMPILED_NAME), the rest. Loading inserts the path of the file. */
 enum { COMPILED_HEADER = 32 };
 #define COMPILED_NAME "\x82@"
 

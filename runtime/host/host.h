@@ -15,6 +15,10 @@
  * machine's and at most 4 GiB. Memory of C modules (traces, samples) does not count. */
 lua_State *host_open(const char *folder, const char **why);
 
+/* Runs every finaliser of a state of host_open. The blocks of the state are not freed:
+ * the process ends. To free each of them takes a twentieth of a short command. */
+void host_close(lua_State *L);
+
 /* Makes the modules of a tree known to the state of another program: the table ett.host,
  * the preloaded modules, and the tree's folders after the program's search paths. The
  * state's functions, memory and signals are unchanged. May raise. Returns NULL, or a

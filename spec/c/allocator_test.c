@@ -117,21 +117,7 @@ static void a_full_arena_is_no_limit(void **unused) {
   assert_int_equal(memory.used, 0);
 }
 
-/* The last two hold for the rest of the process. */
-static void freed_blocks_are_left_at_the_end(void **unused) {
-  (void)unused;
-  host_memory memory = {0, SIZE_MAX};
-  char *a = host_allocate(&memory, NULL, 0, 200);
-  memset(a, 7, 200);
-  host_leave();
-  host_allocate(&memory, a, 200, 0);
-  assert_int_equal(memory.used, 0);
-  for (size_t i = 0; i < 200; i++) /* no list of free blocks has touched it */
-    assert_int_equal(a[i], 7);
-  char *b = host_allocate(&memory, NULL, 0, 200); /* a finaliser may allocate */
-  assert_ptr_not_equal(a, b);
-}
-
+/* Holds for the rest of the process. */
 static void no_blocks_are_kept(void **unused) {
   host_memory memory = {0, SIZE_MAX};
   block a = {NULL, 0, 0}, b = a;
@@ -152,7 +138,6 @@ int main(void) {
     cmocka_unit_test(the_bound_holds),
     cmocka_unit_test(a_full_arena_is_no_limit),
 #if !defined __SANITIZE_ADDRESS__ /* there blocks are freed, so that none is reported */
-    cmocka_unit_test(freed_blocks_are_left_at_the_end),
 #endif
     cmocka_unit_test(no_blocks_are_kept),
   };

@@ -197,3 +197,8 @@ $ echo 'print(require("ett").options { micro_batch = "count" }.micro_batch)' > s
 ett: run: unknown option '--micro-batch'; options of a script have no dashes: micro_batch=VALUE
 ett: run: unknown option '--jsn'; did you mean '--json'?
 3
+
+# At the end every finaliser runs, the last first, and files are written. It is so after an error too.
+
+$ printf 'local file = io.open("end.txt", "w")\nlocal function at_end(text) return setmetatable({}, { __gc = function() file:write(text, ".") end }) end\nlocal kept = { at_end "first", at_end "last" }\nerror(kept[3])\n' > s.lua; ett run s.lua 2> /dev/null; cat end.txt; sed -i '$d' s.lua; ett run s.lua; cat end.txt
+last.first.last.first.
