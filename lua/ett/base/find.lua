@@ -10,6 +10,7 @@ local host = require "ett.host"
 local find = {}
 local script_folder, script_path
 local given_folders = {} -- folders of --path
+local roots -- of find.roots; nil after a change
 
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
@@ -24,23 +25,26 @@ find.folders = {
 find.generation = 0
 
 --- The roots; the first that has a file wins.
----@return string[]
+---@return string[] which the caller must not change
 function find.roots()
-  local roots = { script_folder }
-  table.move(given_folders, 1, #given_folders, #roots + 1, roots)
+  if roots then return roots end
+  local found = { script_folder }
+  table.move(given_folders, 1, #given_folders, #found + 1, found)
   for entry in (os.getenv "ETT_PATH" or ""):gmatch "[^:]+" do
     if entry:sub(1, 1) ~= "/" then
       error_module.raise("usage", "ETT_PATH: '%s' must be an absolute folder", entry)
     end
-    roots[#roots + 1] = entry
+    found[#found + 1] = entry
   end
-  roots[#roots + 1] = host.root
-  return roots
+  found[#found + 1] = host.root
+  roots = found
+  return found
 end
 
 -- Modules are searched under the same roots.
 local function roots_changed()
   find.generation = find.generation + 1
+  roots = nil
   local front = {}
   for _, root in ipairs(find.roots()) do
     if root ~= host.root then
@@ -97,13 +101,11 @@ local function is_own(root)
   return false
 end
 
+-- Where a root has a description, without the top level of a user's folder.
 local function candidates(root, kind, name)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
-  if is_own(root) then
-    local leaf = kind:match("([^/]+)$")
-    places[#places + 1] = ("%s/%s/%s.lua"):format(root, leaf, name)
-    places[#places + 1] = ("%s/%s.lua"):format(root, name)
-  end
+  local leaf = kind:match("([^/]+)$")
+  if leaf ~= kind and is_own(root) then places[3] = ("%s/%s/%s.lua"):format(root, leaf, name) end
   return places
 end
 
@@ -115,12 +117,16 @@ local kept = { ["lua/stacks"] = true, ["lua/collectives"] = true, ["lua/schedule
 ---@param kind string folder under the roots, such as "operators" or "lua/architectures"
 function find.path(kind, name)
   if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
+  local function exists(path) return path ~= script_path and is_file(path) end
   local at_top
   for _, root in ipairs(find.roots()) do
-    for i, path in ipairs(candidates(root, kind, name)) do
-      local found = path ~= script_path and is_file(path)
-      if found and not (i == 4 and kept[kind]) then return path end
-      at_top = at_top or found and path or nil
+    for _, path in ipairs(candidates(root, kind, name)) do
+      if exists(path) then return path end
+    end
+    local top = is_own(root) and ("%s/%s.lua"):format(root, name)
+    if top and exists(top) then
+      if not kept[kind] then return top end
+      at_top = at_top or top
     end
   end
   return at_top

@@ -38,24 +38,33 @@ function collectives.fit(rows)
   return curves
 end
 
+local function is_rising(curve)
+  for i = 4, #curve, 2 do
+    if curve[i] < curve[i - 2] then return false end
+  end
+  return true
+end
+
 --- The curve, smoothed so that no larger message takes less time: neighbouring sizes whose times fall have their
 --- geometric mean. It is the nearest rising curve in squares of logarithms (pools of adjacent violators).
----@param curve number[] { bytes, seconds, … }
+---@param curve number[] { bytes, seconds, … }; returned itself if it rises
 function collectives.rising(curve)
-  local pools, rising = {}, {}
+  if is_rising(curve) then return curve end
+  local sizes, seconds, last, rising = {}, {}, 0, {} -- of each pool: its number of sizes, its time
   for i = 2, #curve, 2 do
-    pools[#pools + 1] = { log = math.log(curve[i]), sizes = 1, seconds = curve[i] }
-    while #pools > 1 and pools[#pools - 1].log > pools[#pools].log do
-      local above, below = table.remove(pools), table.remove(pools)
-      local sizes = below.sizes + above.sizes
-      local log = (below.log * below.sizes + above.log * above.sizes) / sizes
-      pools[#pools + 1] = { log = log, sizes = sizes, seconds = math.exp(log) }
+    last = last + 1
+    sizes[last], seconds[last] = 1, curve[i]
+    while last > 1 and seconds[last - 1] > seconds[last] do
+      local below, above = sizes[last - 1], sizes[last]
+      local log = (math.log(seconds[last - 1]) * below + math.log(seconds[last]) * above) / (below + above)
+      last = last - 1
+      sizes[last], seconds[last] = below + above, math.exp(log)
     end
   end
-  for _, pool in ipairs(pools) do
-    for _ = 1, pool.sizes do
+  for pool = 1, last do
+    for _ = 1, sizes[pool] do
       local n = #rising
-      rising[n + 1], rising[n + 2] = curve[n + 1], pool.seconds
+      rising[n + 1], rising[n + 2] = curve[n + 1], seconds[pool]
     end
   end
   return rising
