@@ -80,12 +80,16 @@ end
 
 --- The name of a description: that of its file, or of its folder if the file is init.lua: "gelu" of
 --- "operators/gelu.lua".
-function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$"):gsub("%.lua$", "")) end
+function find.name_of(path)
+  if path:sub(-9) == "/init.lua" then path = path:sub(1, -10) end
+  local name = path:match "^.*/(.*)$" or path
+  return name:sub(-4) == ".lua" and name:sub(1, -5) or name
+end
 
 --- A description's file in messages: "gelu.lua"; with its folder if the file is init.lua.
 function find.label(path)
   local name = path:match(path:sub(-9) == "/init.lua" and "^.*/(.*/.*)$" or "^.*/(.*)$") or path
-  return (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
+  return name:find "%c" and name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end) or name
 end
 
 -- Whether a path is a regular file; opening a named pipe would block. The error of a file that cannot be opened comes
@@ -104,8 +108,8 @@ end
 -- Where a root has a description, without the top level of a user's folder.
 local function candidates(root, kind, name)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
-  local leaf = kind:match("([^/]+)$")
-  if leaf ~= kind and is_own(root) then places[3] = ("%s/%s/%s.lua"):format(root, leaf, name) end
+  local leaf = is_own(root) and kind:match "^.*/(.*)$" -- nil for "operators"
+  if leaf then places[3] = ("%s/%s/%s.lua"):format(root, leaf, name) end
   return places
 end
 

@@ -365,8 +365,9 @@ end
 --- Position of a function in a user's file: "mine.lua:8"; the file alone if the function is defined elsewhere.
 function schema.place(fn, path)
   local facts = debug.getinfo(fn, "S")
-  local source = facts.source:match("^@(.*)$")
-  local name = (path or source or "?"):match("([^/]+)$")
+  local source = facts.source:match "^@(.*)$"
+  local name = path or source or "?"
+  name = name:match "^.*/(.*)$" or name
   return (path == nil or source == path) and facts.linedefined > 0 and ("%s:%d"):format(name, facts.linedefined) or name
 end
 
