@@ -9,6 +9,7 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local median = require "ett.base.median"
 local options = require "ett.base.options"
+local schema = require "ett.base.schema"
 
 local bench = { summary = "measured steps of the literature, estimated from the words of a command line",
   options = { "rows" } }
@@ -85,8 +86,8 @@ local function kind_of(step)
     or "kind: NVIDIA since A100; other software"
 end
 
---- One line of a group's errors.
-local function line(measure, group)
+--- The figures of a group in percent, as ett bench published has them.
+local function figures(name, group)
   local sum, signed, inside, sizes, halves = 0.0, 0.0, 0, {}, {}
   for i, step in ipairs(group) do
     sum, signed = sum + math.abs(step.error), signed + step.error
@@ -94,10 +95,46 @@ local function line(measure, group)
     if step.inside then inside = inside + 1 end
   end
   local n = #group
-  return { measure = ("%s, %d"):format(measure, n), mape_percent = 100 * sum / n, bias_percent = 100 * signed / n,
-    coverage_percent = 100 * inside / n,
-    value = ("%.1f %%, median %.1f, bias %+.1f, inside %d, half-width %.0f"):format(100 * sum / n, 100 * median(sizes),
-      100 * signed / n, inside, 100 * median(halves)) }
+  return { name = name, answered = n, rows = n + (group.refused or 0), inside = inside, mape_percent = 100 * sum / n,
+    median_percent = 100 * median(sizes), bias_percent = 100 * signed / n, coverage_percent = 100 * inside / n,
+    half_width_percent = 100 * median(halves) }
+end
+
+--- One line of a group's errors.
+local function line(f)
+  return { measure = ("%s, %d"):format(f.name, f.answered), mape_percent = f.mape_percent,
+    bias_percent = f.bias_percent, coverage_percent = f.coverage_percent,
+    value = ("%.1f %%, median %.1f, bias %+.1f, inside %d, half-width %.0f"):format(f.mape_percent, f.median_percent,
+      f.bias_percent, f.inside, f.half_width_percent) }
+end
+
+--- All estimated steps and their groups: name -> list, and the list "all". `refused` of "all" counts the others.
+local function groups_of(list)
+  local groups = { all = { refused = 0 } }
+  local function add(name, step)
+    groups[name] = groups[name] or {}
+    table.insert(groups[name], step)
+  end
+  for _, step in ipairs(list) do
+    if answered(step).refused then
+      groups.all.refused = groups.all.refused + 1
+    else
+      for _, name in ipairs { "all", kind_of(step), "on " .. step.cluster, "software " .. step.software } do
+        add(name, step)
+      end
+    end
+  end
+  return groups
+end
+
+--- For ACCURACY.md: the figures of all steps and of each kind.
+function bench.figures()
+  local groups, out = groups_of(steps()), {}
+  for _, name in ipairs(schema.keys(groups)) do
+    local kind = name == "all" and name or name:match "^kind: (.*)$"
+    if kind then out[#out + 1] = figures(kind, groups[name]) end
+  end
+  return out
 end
 
 local function print_rows(list)
@@ -109,26 +146,13 @@ local function print_rows(list)
 end
 
 function bench.run(opts)
-  local list, all, groups, order, out = steps(), {}, {}, {}, {}
-  for _, step in ipairs(list) do
-    if not answered(step).refused then
-      all[#all + 1] = step
-      for _, name in ipairs { kind_of(step), "on " .. step.cluster, "software " .. step.software } do
-        if not groups[name] then
-          groups[name] = {}
-          order[#order + 1] = name
-        end
-        table.insert(groups[name], step)
-      end
-    end
-  end
+  local list, out = steps(), {}
+  local groups = groups_of(list)
   if opts.rows then
     print_rows(list)
     return {}
   end
-  table.sort(order)
-  out[1] = line("all", all)
-  for _, name in ipairs(order) do out[#out + 1] = line(name, groups[name]) end
+  for _, name in ipairs(schema.keys(groups)) do out[#out + 1] = line(figures(name, groups[name])) end
   for _, step in ipairs(list) do
     if step.refused then out[#out + 1] = { measure = "refused: " .. step.name, value = step.refused:sub(1, 60) } end
   end

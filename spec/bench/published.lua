@@ -186,7 +186,8 @@ function bench.run(opts)
   end
   local results, out = bench.results(rows), {}
   if opts.page then
-    require("published_page").write(opts.page, results)
+    local literature = dofile(require("ett.host").root .. "/spec/bench/literature.lua")
+    require("published_page").write(opts.page, results, literature.figures())
     return {}
   end
   for i, f in ipairs(results.groups) do out[i] = line(f) end

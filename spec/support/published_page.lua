@@ -22,6 +22,15 @@ them (spec/support/published_factors.lua). **Each row is estimated with factors 
 
 ]]
 
+local planner = [[
+## Steps asked for by a command line
+
+`ett bench literature` estimates measured steps of sources that are not on the rest of this page. Each is a command line
+as a planner would write it. The settings that its source leaves open have ett's defaults, and some of the software has
+no stack of its own. So this table shows what to expect of a plan of software that was not compared.
+
+]]
+
 local titles = { { "all", "All" }, { "architecture", "By architecture" }, { "hardware", "By hardware" },
   { "precision", "By precision" }, { "nodes", "By nodes" }, { "recompute", "By recomputation as the row states it" },
   { "packed", "Packed sequences" }, { "use", "Fine-tuning" }, { "grade B", "Grade B" }, { "source", "By source" } }
@@ -261,9 +270,6 @@ memory of the software and were not checked against its code. So the errors abov
   fitted with equal weight for every source. With these weights 88 % of the steps lie inside, and 79 % with equal
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
-- `ett bench literature` has 99 steps of sources that are not on this page. Each is described as a planner would
-  describe it, with some settings unknown. spec/bench/README.md states how many lie inside their intervals; most of the
-  others were slower than estimated.
 ]]
 
 local function line(f)
@@ -279,17 +285,22 @@ local function command(text)
   return answer
 end
 
+local head = "| | answered | error | median | bias | inside | half-width |\n|---|---|---|---|---|---|---|"
+
 --- Writes the page of bench.results.
-function page.write(path, results)
+---@param asked table[] groups of ett bench literature
+function page.write(path, results, asked)
   local out = { intro:format(os.date "!%Y-%m-%d", command "git rev-parse --short HEAD" or "unknown") }
   for _, title in ipairs(titles) do
-    out[#out + 1] = ("## %s\n\n| | answered | error | median | bias | inside | half-width |"):format(title[2])
-    out[#out + 1] = "|---|---|---|---|---|---|---|"
+    out[#out + 1] = ("## %s\n\n%s"):format(title[2], head)
     for _, f in ipairs(results.groups) do
       if f.kind == title[1] then out[#out + 1] = line(f) end
     end
     out[#out + 1] = ""
   end
+  out[#out + 1] = planner .. head
+  for _, f in ipairs(asked) do out[#out + 1] = line(f) end
+  out[#out + 1] = ""
   out[#out + 1] = "## Decisions\n\nPairs of vTrain's plans of one model and GPU count that differ by more than 2 %.\n"
   for _, name in ipairs { "multi", "single" } do
     local d = results.decisions[name]
