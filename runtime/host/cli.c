@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/allocator.h"
+#include "host/heap.h"
 #include "host/host.h"
 #include "io/utf8.h"
 
@@ -112,6 +113,7 @@ int cli_run(lua_State *L, int argc, char **argv) {
 }
 
 int cli_main(int argc, char **argv) {
+  heap_prepare();
   fill_standard_streams();
   const char *why = "";
   lua_State *L = host_open(NULL, &why);

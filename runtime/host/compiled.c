@@ -13,10 +13,6 @@
 /* Bytes of a chunk up to the end of its name. */
 enum { COMPILED_NAMED = COMPILED_HEADER + sizeof COMPILED_NAME - 1 };
 
-/* Texts and chunks up to this size are read to the stack. On the heap, each of them made
- * the heap grow and shrink, and its pages were mapped again. */
-enum { SCRATCH_BYTES = 128 << 10 };
-
 typedef struct {
   char *data;
   size_t size;
@@ -49,34 +45,28 @@ static int open_file(const char *path, size_t *size) {
   return -1;
 }
 
-static void drop(bytes part, const char *scratch) {
-  if (part.data != scratch)
-    free(part.data);
-}
-
-/* Part of a file; data is NULL when it cannot be read whole. It is in `scratch`
- * (SCRATCH_BYTES, or NULL) where it fits; the caller drops it. */
-static bytes read_part(int descriptor, size_t size, uint64_t offset, char *scratch) {
-  bytes part = {scratch && size <= SCRATCH_BYTES ? scratch : malloc(size ? size : 1), 0};
+/* Part of a file, which the caller frees; data is NULL when it cannot be read whole. */
+static bytes read_part(int descriptor, size_t size, uint64_t offset) {
+  bytes part = {malloc(size ? size : 1), 0};
   while (part.data && part.size < size) {
     const ssize_t got = pread(descriptor, part.data + part.size, size - part.size,
                               (off_t)(offset + part.size));
     if (got > 0) {
       part.size += (size_t)got;
     } else if (got == 0 || errno != EINTR) {
-      drop(part, scratch);
+      free(part.data);
       part.data = NULL;
     }
   }
   return part;
 }
 
-static bytes read_file(const char *path, char *scratch) {
+static bytes read_file(const char *path) {
   size_t size = 0;
   const int descriptor = open_file(path, &size);
   if (descriptor < 0)
     return (bytes){0};
-  const bytes text = read_part(descriptor, size, 0, scratch);
+  const bytes text = read_part(descriptor, size, 0);
   close(descriptor);
   return text;
 }
@@ -92,7 +82,7 @@ static void read_entries(int descriptor, size_t size) {
   compiled_header header;
   if (size < sizeof header)
     return;
-  const bytes head = read_part(descriptor, sizeof header, 0, NULL);
+  const bytes head = read_part(descriptor, sizeof header, 0);
   if (!head.data)
     return;
   memcpy(&header, head.data, sizeof header);
@@ -100,7 +90,7 @@ static void read_entries(int descriptor, size_t size) {
   if (!is_usable(&header, size))
     return;
   const bytes entries =
-      read_part(descriptor, header.count * sizeof(compiled_entry), sizeof header, NULL);
+      read_part(descriptor, header.count * sizeof(compiled_entry), sizeof header);
   bundle.entries = (compiled_entry *)(void *)entries.data;
   bundle.count = header.count;
   bundle.descriptor = descriptor;
@@ -128,14 +118,14 @@ static int compare_hash(const void *hash, const void *entry) {
 }
 
 /* The chunk of a text, as read_part leaves it; data is NULL where there is none. */
-static bytes find_chunk(bytes text, char *scratch) {
+static bytes find_chunk(bytes text) {
   char hash[ETT_HASH_SIZE];
   ett_hash_pieces(&(ett_hash_piece){text.data, text.size}, 1, hash);
   const compiled_entry *entry =
       bsearch(hash, bundle.entries, bundle.count, sizeof(compiled_entry), compare_hash);
   if (!entry || entry->size < COMPILED_NAMED)
     return (bytes){0};
-  return read_part(bundle.descriptor, entry->size, entry->offset, scratch);
+  return read_part(bundle.descriptor, entry->size, entry->offset);
 }
 
 typedef struct {
@@ -174,21 +164,20 @@ static int load_chunk(lua_State *L, bytes chunk, const char *name) {
 }
 
 int compiled_load(lua_State *L, const char *path, int *is_compiled) {
-  char scratch[SCRATCH_BYTES]; /* the text; after its hash is known, the chunk */
   bytes text = {0}, chunk = {0};
   const char *name = NULL;
   if (bundle.entries && path) {
     name = lua_pushfstring(L, "@%s", path); /* raises, if at all, before text is read */
-    text = read_file(path, scratch);
+    text = read_file(path);
   }
   if (text.data)
-    chunk = find_chunk(text, scratch);
-  drop(text, scratch);
+    chunk = find_chunk(text);
+  free(text.data);
   if (is_compiled)
     *is_compiled = chunk.data != NULL;
   const int status =
       chunk.data ? load_chunk(L, chunk, name) : luaL_loadfilex(L, path, "t");
-  drop(chunk, scratch);
+  free(chunk.data);
   if (name)
     lua_remove(L, -2);
   return status;
