@@ -55,6 +55,12 @@ describe("coefficient files of a device", function()
       end
     end
     table_file("gemm.csv", products)
+    local aiter = {}
+    for i, line in ipairs(laws) do aiter[i] = line:gsub("^cudnn", "aiter") end
+    table_file("attention_training.csv", aiter)
+    calibrate.run(request())
+    local path = folder .. "/out/h100_sxm/attention_training.coefficients.lua"
+    assert.matches("ROCm/aiter@%x+, op_tests", dofile(path).source)
     table_file("attention_training.csv", laws)
     table_file("collectives.csv", { "operation,gpus,bytes,time_us", "all_reduce,8,4096,30", "all_reduce,8,1024,20",
       "all_reduce,8,1024,10", "all_reduce,8,1024,40" })
@@ -63,6 +69,7 @@ describe("coefficient files of a device", function()
     assert.equal(60, made.gemm.rows)
     assert.is_true(made.gemm.error < 0.2, made.gemm.error)
     assert.is_true(made.attention_training.error < 0.01)
+    assert.matches("^NVIDIA/cudnn", dofile(path).source)
 
     local own = setmetatable({ folder = folder .. "/out/h100_sxm" }, { __index = device })
     local seconds = kernels.of(own, "gemm", "bf16"):predict { m = 2048, n = 4096, k = 2048 }

@@ -259,6 +259,27 @@ describe("the bundled devices", function()
       end
     end)
 
+  it("use AMD's own formulas for heads of 128, which give the ratio of its other heads", function()
+    local function laws(name) return kernels.laws(device_module.get(name)).laws end
+    local nvidia = laws "h200_sxm"
+    -- TFLOP/s: ROCm/aiter@0403bcd, op_tests/cpp/mha/README.md.
+    for name, rates in pairs { mi300x = { forward = 547e12, backward = 468e12 },
+      mi355x = { forward = 1319e12, backward = 1070e12 } } do
+      local amd, x = laws(name), { batch = 4, heads = 32, seq_q = 8192, seq_k = 8192, head_dim = 128,
+        value_dim = 128, causal = 1, window = 0 }
+      for pass, rate in pairs(rates) do
+        local seconds = training.seconds(device_module.get(name), amd, "bf16", pass, x)
+        assert.near(rate, training.flops(x, pass) / seconds, 0.05 * rate, name)
+        local of_128, of_64 = ("bf16 %s 128 128"):format(pass), ("bf16 %s 64 64"):format(pass)
+        local ratio = amd[of_128][1] / nvidia[of_128][1]
+        for i = 1, 2 do assert.near(ratio, amd[of_64][i] / nvidia[of_64][i], 1e-9) end
+      end
+      assert.is_nil(amd["fp8 forward 128 128"])
+    end
+    assert.is_nil(nvidia["bf16 forward 256 256"]) -- GB300's
+    assert.same(laws "mi300x", laws "mi325x")
+  end)
+
   it("have intervals within a factor of three, and are fitted to products of training sizes", function()
     local bounded = require("ett.profile.kernels.transfer").bounded
     assert.same({ 2.0, 2 / 3, 6.0 }, { bounded { value = 2.0, low = 0.0, high = 60.0 } })

@@ -49,11 +49,12 @@ end
 -- The time of a product in a training step, divided by its time in a table measured in short bursts. This factor grows
 -- from 1 at 1 GFLOP to its full value at 10 GFLOP. Blackwell runs fp8_block as mxfp8 (Transformer Engine's
 -- documentation, FP8 Blockwise Scaling).
-local function in_step_factor(device, dtype, flops)
+local function in_step_factor(device, kernel, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   if dtype == "fp8_block" and most.mxfp8 then dtype = "mxfp8" end
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  local power = power_factor(device, transfer.allowed(device, dtype) and device.power_watts)
+  local known = transfer.allowed(device, dtype) or kernel.sustained
+  local power = power_factor(device, known and device.power_watts)
   return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power - 1) * share
 end
 
@@ -74,7 +75,7 @@ end
 -- tokens.
 local function expert_product(self, kernel, dtype, x)
   if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
-  local how = { ways = "grouped", slower = in_step_factor(self.device, dtype, math.huge),
+  local how = { ways = "grouped", slower = in_step_factor(self.device, kernel, dtype, math.huge),
     tile = self.stack.grouped_tile * (self.device.partitions or 1) }
   local streams = self.stack.grouped == "streams"
   local found = table.pack(experts.seconds(kernel, x, how))
@@ -107,7 +108,7 @@ local function product(self, dtype, x)
   else
     local one = { m = batch * m, n = n, k = k }
     seconds, low, high = kernel:predict(one)
-    factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
+    factor = self.burst and 1 or in_step_factor(self.device, kernel, dtype, 2.0 * batch * m * n * k)
     if batch > 1 then
       local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
       factor = (1 + (factor - 1) * arithmetic) * grouped / kernel.model.analyse(self.device, kernel.dtype, one)

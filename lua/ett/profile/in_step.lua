@@ -46,10 +46,11 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- forward with a causal mask, and 291, 310, 318 and 322 backward without one, at 2048 to 16384 tokens and head
 --- dimension 128 (Shah et al. 2024, arXiv 2407.08608, figures 5 and 6). The factor is the mean ratio of these times to
 --- the times of cuDNN's law without its factor.
---- On AMD, cudnn stands for AITER's assembly kernels. They reach 698, 953, 909 and 953 TFLOP/s forward with a causal
---- mask on MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
---- The backward pass, MI300X and MI250X are assumed to have the same ratio to cuDNN's law. flash2 stands for PyTorch's
---- kernels on ROCm: AITER takes 47 % less time forward and 75 % less backward on MI325X (AMD's blog on Primus, 2025).
+--- On AMD, cudnn stands for AITER's assembly kernels, and their laws are AMD's own. In a step of Qwen3-30B on MI355X
+--- they reach 1082 TFLOP/s forward and 888 backward, for 8 x 32 heads of 128 and 4096 tokens (AMD-AGI/Primus,
+--- agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md). AMD's table has 1167 and 968. MI300X and MI250X are
+--- assumed to have the same factor. flash2 stands for PyTorch's kernels on ROCm: AITER takes 47 % less time forward and
+--- 75 % less backward on MI325X (AMD's blog on Primus, 2025).
 --- sdpa stands for PyTorch's scaled_dot_product_attention if it prefers cuDNN. PyTorch does so on Hopper and Blackwell
 --- with cuDNN above 9.15.0 (sdp_utils.cpp, check_prefer_cudnn_attention), which its wheels have since 2.11
 --- (huggingface/transformers#48163). torchtitan asks for this order itself. AMD has FlashAttention.
@@ -57,10 +58,10 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
-    cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
-  flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
-  sdpa = { cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.08, 1.09 },
+    cdna3 = { 1.08, 1.09 }, cdna4 = { 1.08, 1.09 } },
+  flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
+  sdpa = { cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
   flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
 }
@@ -119,8 +120,11 @@ in_step.host = { grace = 1.89 }
 --- the kernel tables are too short for throttling, except under a power limit far below the demand.
 in_step.power_exponent = 0.536
 
---- Watts of the device that a generation's factors refer to: A100 SXM, H100 SXM, GB200.
-in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
+--- Watts of the device that a generation's factors refer to: A100 SXM, H100 SXM, GB200; MI300X and MI355X have AMD's
+--- tables. Large products are 1.174 times as fast on MI325X as on MI300X (stas00/ml-engineering, MAMF); 1000 and 750
+--- watts give 1.167. Forward passes of attention reach 928 TFLOP/s on MI355X and 733 on MI350X (ROCm/FlyDSL pull
+--- request 225). The ratio of the peak rates times that of the watts gives 1.31 in place of 1.27.
+in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200, cdna3 = 750, cdna4 = 1400 }
 
 --- Factor on kernels that run while weights are gathered and gradients reduced, by generation: communication takes
 --- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. Above,

@@ -1,4 +1,5 @@
---- Attention in training: separate formulas ("laws") for forward and backward of cuDNN's fused kernels.
+--- Attention in training: separate formulas ("laws") for forward and backward of cuDNN's fused kernels,
+-- and of AITER's on AMD.
 --
 -- seconds = FLOPs / peak x (a + b / keys) x idle, where keys is the mean number of keys that a query attends to. Each
 -- data type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long
@@ -69,7 +70,10 @@ local function two_columns(rows)
   return first, second
 end
 
---- The rows that cuDNN measured, deterministic or not.
+-- The frameworks whose kernels the laws describe: the newest of NVIDIA and of AMD.
+local modelled = { cudnn = true, aiter = true }
+
+--- The rows of the modelled kernels, deterministic or not.
 ---@param all table[] of kernels.read
 ---@return table[]
 function training.chosen(all)
@@ -78,7 +82,7 @@ function training.chosen(all)
     -- GB300 has rows of both kinds of backward pass: keep the faster, which is the default of frameworks.
     local key = ("%s %d %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
       row.causal, row.window)
-    if row.framework == "cudnn" and row.dtype ~= "mxfp8" then
+    if modelled[row.framework] and row.dtype ~= "mxfp8" then
       if row.dtype == "fp8" and row.pass == "backward" then row.window = 0 end
       local at = seen[key] or #rows + 1
       if not rows[at] or row.seconds < rows[at].seconds then rows[at] = row end

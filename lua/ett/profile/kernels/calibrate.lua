@@ -9,6 +9,7 @@ local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local kernels = require "ett.profile.kernels"
+local merged = require "ett.base.merged"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
 local sealed = require "ett.base.sealed"
@@ -25,6 +26,7 @@ local sources = {
   aiter = { "ROCm/aiter@e404860, tuned products (AMD)", "MIT" },
   cudnn = { "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", "MIT" },
 }
+local law_sources = merged(sources, { aiter = { "ROCm/aiter@0403bcd, op_tests/cpp/mha/README.md (AMD)", "MIT" } })
 local default_source = { "ai-dynamo/aiconfigurator@095f58a, compute tables (NVIDIA)", "Apache-2.0" }
 
 --- Whether a row belongs to the held-out fifth of a seed. All rows of a group are held out together.
@@ -74,8 +76,8 @@ return {
     about.source[2], about.framework, about.fitted, about.rows, about.error, wider, sealed.wrapped(kernel:text()))
 end
 
-local function laws_file(device, laws, fitted)
-  local lines = {}
+local function laws_file(device, laws, framework, fitted)
+  local lines, source = {}, law_sources[framework]
   for i, key in ipairs(schema.keys(laws)) do
     lines[i] = ("    [%q] = { %.5g, %.5g%s },"):format(key, laws[key][1], laws[key][2],
       laws[key][3] and (", %.5g"):format(laws[key][3]) or "")
@@ -90,7 +92,7 @@ return {
 %s
   },
 }
-]==]):format(head, kernels.format, device.key, sources.cudnn[1], sources.cudnn[2], fitted, table.concat(lines, "\n"))
+]==]):format(head, kernels.format, device.key, source[1], source[2], fitted, table.concat(lines, "\n"))
 end
 
 local function write(path, text)
@@ -138,10 +140,11 @@ local function fit_laws(request, device, forward)
   local all = kernels.read(training, request.tables, device)
   if not all then return nil end
   local rows = training.chosen(all)
+  if not rows[1] then return nil end
   local laws = training.fit(device, rows, function(dtype, head_dim, dim)
     return training.relative(forward[dtype] or kernels.own(device, "attention", dtype), head_dim, dim)
   end)
-  local text = laws_file(device, laws, request.fitted)
+  local text = laws_file(device, laws, rows[1].framework, request.fitted)
   write(("%s/%s/attention_training.coefficients.lua"):format(request.into, device.key), text)
   return { device = device.key, kernel = "attention_training", dtype = "", rows = #rows,
     dropped = 0, error = training.error(device, laws, rows), bytes = #text }

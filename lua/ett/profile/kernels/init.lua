@@ -313,6 +313,24 @@ local function forward_kernel(device)
   return kernel, source.generation == device.generation
 end
 
+-- The laws of a device. AMD publishes times of heads of 128 values alone. Other heads get the law of a neighbour of
+-- another vendor, multiplied by the ratio of both laws for heads of 128; that is assumed.
+local function completed(device, laws)
+  local all = merged(laws)
+  for _, neighbour in ipairs(device.neighbours or {}) do
+    local other = devices.get(neighbour)
+    local file = other.vendor ~= device.vendor and read_file(other, "attention_training")
+    for key, law in pairs(file and file.laws or {}) do
+      local same = key:match "^%S+ %S+ " .. "128 128"
+      if not all[key] and laws[same] and file.laws[same] then
+        local ratio = laws[same][1] / file.laws[same][1]
+        all[key] = { law[1] * ratio, law[2] * ratio, law[3] }
+      end
+    end
+  end
+  return all
+end
+
 -- Half-widths of the interval of attention in training. The values for a device's own laws and for a neighbour's are
 -- assumed. The third is for laws of another generation without a measured forward pass: GB300's laws differ by up to
 -- 41 % from H200's.
@@ -325,9 +343,10 @@ local own_spread, neighbour_spread, far_spread = 0.08, 0.2, 0.4
 function kernels.laws(device)
   local file, neighbour, other = nearest_file(device, "attention_training")
   if not file then return nil end
-  if not other then return { laws = file.laws, spread = own_spread, detail = "fitted formula of fused attention" } end
+  local laws = completed(other or device, file.laws)
+  if not other then return { laws = laws, spread = own_spread, detail = "fitted formula of fused attention" } end
   local kernel, near = forward_kernel(device)
-  return { laws = kernel and transferred_laws(file.laws, device, other, kernel) or file.laws,
+  return { laws = kernel and transferred_laws(laws, device, other, kernel) or laws,
     spread = (near or other.generation == device.generation) and neighbour_spread or far_spread,
     detail = "fitted formula of fused attention, from " .. neighbour, measured = kernel and not kernel.from }
 end

@@ -140,7 +140,8 @@ local function scaled(ratio, factor) return ratio > 1 and 1 + (ratio - 1) * fact
 --- The kernel of a device, transferred from kernels of other devices.
 ---@param device ett.Device
 ---@param kernels table[] at least one ett.Kernel, of one model and data type
----@return table kernel { model, device, dtype, from, predict }
+---@return table kernel { model, device, dtype, from, sustained (whether its times follow from the rate that products of
+---  this device sustain), predict }
 function transfer.new(device, kernels)
   local parts, names, added, dtype = {}, {}, 0.0, kernels[1].dtype
   for i, kernel in ipairs(kernels) do
@@ -151,7 +152,8 @@ function transfer.new(device, kernels)
     names[i], added = other.key, max(added, spread(device, other, dtype))
   end
   return setmetatable({ model = kernels[1].model, device = device, dtype = dtype, parts = parts,
-    from = table.concat(names, ", "), added = added, about = kernels[1].about }, Transferred)
+    from = table.concat(names, ", "), added = added, about = kernels[1].about,
+    sustained = measured_ratio(device, kernels[1].device, dtype) ~= nil }, Transferred)
 end
 
 --- Seconds of one run, and the bounds of the 90 % interval.
