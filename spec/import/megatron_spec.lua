@@ -668,6 +668,39 @@ modules:
     assert.matches("modules.a_post.framework must be 'megatron', got 'other'", (primus(post:format "other")), 1, true)
   end)
 
+  it("of Primus name the kernels of the experts, and force the balance of their tokens", function()
+    local text = "  pre_trainer: { framework: megatron, overrides: { seq_length: 4096, expert_model_parallel_size: 8,\n"
+      .. "    enable_primus_turbo: true, use_turbo_deepep: true, fp8: hybrid,\n"
+      .. "    cross_entropy_loss_fusion: true, cross_entropy_fusion_impl: te, %s } }\n"
+    local function stack(more) return (primus(text:format(more))).stack end
+    assert.equal("megatron_moe", stack "use_turbo_grouped_mlp: false")
+    assert.equal("megatron_moe:grouped=kernel", stack "use_turbo_grouped_mlp: true")
+    assert.equal("megatron_moe:grouped=kernel", stack "use_turbo_grouped_gemm: true")
+    assert.equal("megatron_moe:grouped=kernel:quantised_products=dense", stack "moe_use_legacy_grouped_gemm: true")
+    local off = text:gsub("primus_turbo: true", "primus_turbo: false"):format "use_turbo_grouped_mlp: true"
+    assert.equal("megatron", (primus(off)).stack)
+    local launched = read("--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 32 --vocab-size 100\n"
+      .. "--num-experts 8 --fp8-format hybrid --bf16 --cross-entropy-loss-fusion "
+      .. "--cross-entropy-fusion-impl te --moe-use-legacy-grouped-gemm\n", { dp = 1 })
+    assert.equal("megatron:quantised_products=dense", launched.plan.stack)
+
+    local function exchanged(more)
+      local path, model = os.tmpname() .. ".yaml", model_module.new "qwen3-30b-a3b"
+      assert(require("ett.io").write(path, "modules:\n" .. text:format(more)))
+      local run = megatron.read(path, { dp = 8 }, nil, model)
+      os.remove(path)
+      local answer = require("ett").estimate { model = run.model, plan = run.plan, cluster = "mi355x_node" }
+      return answer.all_to_all_exposed_seconds, table.concat(run.model.notes, "\n")
+    end
+    local free, without = exchanged "lr: 1"
+    local even, with = exchanged "moe_router_force_load_balancing: true"
+    local uniform = exchanged "moe_router_force_load_balancing: true, moe_router_force_load_balancing_type: uniform"
+    assert.equal(free, uniform)
+    assert.near(1 / 5.25, even / free, 0.06) -- the experts of a token are on one rank instead of 5.25
+    assert.matches("a token's 8 experts are next to each other", with, 1, true)
+    assert.not_matches("next to each other", without, 1, true)
+  end)
+
   it("of Primus name the kernels of Turbo that are not modelled", function()
     local text = "  pre_trainer: { framework: megatron, overrides: { enable_primus_turbo: %s,\n"
       .. "    use_turbo_attention: true, use_turbo_gemm: false, use_turbo_deepep: true,\n"

@@ -117,6 +117,22 @@ describe("published measured steps", function()
     assert.same({ 4, 1, 8 }, { batch.dp, batch.micro_batch, batch.micro_batches })
   end)
 
+  it("of Primus balance tokens evenly, and run experts in one kernel, in 16 bits if scaling is delayed", function()
+    local row = { framework = "primus", model = "Qwen3", id = "", source = "", device = "MI355X", arch = "moe",
+      gpus = 8, layers = 2, ffn = 64, hidden = 64, heads = 2, vocab = 100, experts = 128, top_k = 8, moe_ffn = 64,
+      ep = 8, moe_dispatcher = "deepep", balanced_routing = true, precision = "fp8",
+      precision_detail = "hybrid, delayed scaling" }
+    local _, hyper = published.model(row)
+    local stack = published.stack(row)
+    assert.same({ 16, 1 }, { hyper.expert_groups, hyper.top_groups })
+    assert.same({ "megatron_moe", "kernel", "dense" }, { stack.name, stack.grouped, stack.quantised_products })
+    row.framework, row.precision_detail = "megatron-lm", "hybrid"
+    assert.is_nil((select(2, published.model(row))).expert_groups)
+    assert.same({ "streams", "all" }, { published.stack(row).grouped, published.stack(row).quantised_products })
+    assert.equal("cudnn", published.stack({ framework = "torchtitan", attention = "aiter", device = "MI325X",
+      gpus = 8 }).attention)
+  end)
+
   it("name the fields that are unknown", function()
     local unknown = published.unknown { recompute = "unknown", zero = 1, micro_batches = 1, dp = 1 }
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)

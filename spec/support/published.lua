@@ -226,6 +226,10 @@ function published.model(row, as_stated)
     -- If the width of all shared experts is not stated, each has the width of a routed expert.
     local shared = row.shared_ffn and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn) or row.shared_experts
     hyper.shared_experts = shared and shared > 0 and integer(shared) or nil
+    -- Primus' forced balance: the experts of a token are next to each other (moe_router_force_load_balancing_type).
+    if (row.framework or ""):find("primus", 1, true) and row.balanced_routing and row.experts % row.top_k == 0 then
+      hyper.expert_groups, hyper.top_groups = integer(row.experts / row.top_k), 1
+    end
     hyper.moe_every = row.moe_every and row.moe_every > 1 and integer(row.moe_every) or nil
     hyper.first_dense_layers = row.dense_layers and row.dense_layers > 0 and integer(row.dense_layers) or nil
     hyper.parallel_block, hyper.dropout, hyper.rotary_fraction = nil, nil, nil
@@ -534,7 +538,15 @@ function published.stack(row)
   if stack.attention == "sdpa" then stack.attention = "flash2" end
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
-  if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
+  if row.attention == "te_cudnn" or row.attention == "cudnn" or row.attention == "aiter" then
+    stack.attention = "cudnn"
+  end
+  -- Primus' experts run in one kernel, of Primus-Turbo or of grouped_gemm (moe_use_legacy_grouped_gemm). With delayed
+  -- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).
+  if (row.framework or ""):find("primus", 1, true) then
+    stack.grouped = "kernel"
+    if (row.precision_detail or ""):find("delayed", 1, true) then stack.quantised_products = "dense" end
+  end
   stack.attention = attention_of_release(row) or stack.attention
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end

@@ -37,7 +37,7 @@ flags.switches = set [[
   deepspeed checkpoint-activations disable-moe-token-dropping parallel-attention new-decoder-architecture
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
-  moe-pad-expert-input-to-capacity
+  moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
@@ -80,7 +80,7 @@ flags.without_effect = set [[
   no-position-embedding no-persist-layer-norm attention-softmax-in-fp32 calculate-per-token-loss
   openai-gelu onnx-safe seed mock-data split vocab-file merge-file
   distributed-backend distributed-timeout-minutes manual-gc manual-gc-interval no-check-for-nan-in-loss-and-grad
-  check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-use-legacy-grouped-gemm moe-permute-fusion
+  check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-permute-fusion
   moe-router-fusion moe-aux-loss-coeff moe-z-loss-coeff moe-router-load-balancing-type moe-router-dtype
   moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
   overlap-p2p-communication

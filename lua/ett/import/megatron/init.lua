@@ -447,6 +447,15 @@ local function complete_recipe(args, precise)
     .. "not state", assumed and "bf16 and " or "")
 end
 
+--- Models Primus' forced balance: a token chooses one group of top_k experts.
+local function route_evenly(model, notes)
+  local h = model.hyper
+  if not h.experts or h.experts % h.top_k ~= 0 then return end
+  model.hyper = merged(h, { expert_groups = h.experts // h.top_k, top_groups = 1 })
+  notes[#notes + 1] = ("moe_router_force_load_balancing: a token's %d experts are next to each other, so fewer ranks "
+    .. "receive the token than of a trained router"):format(h.top_k)
+end
+
 local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
@@ -467,6 +476,7 @@ local function read(path, values, plan, hyper, model)
     if has_model then args:note "the model of the file is not used" end
     model.notes = table.move(args.notes, 1, #args.notes, #(model.notes or {}) + 1, model.notes or {})
     args.notes = model.notes
+    if args:has "primus-even-routing" then route_evenly(model, args.notes) end
     return { model = model, architecture = model.architecture,
       plan = plan_of(args, model.hyper, plan or {}, file.stack) }
   end

@@ -343,7 +343,24 @@ local function trainer_of(config)
   return modules[first], first
 end
 
---- The settings of a file of Primus: the overrides of its trainer and Primus' defaults; nil for other files.
+--- Takes the settings out that ett.import.megatron reads under a name of its own. Returns flags:
+---   primus-even-routing    balance is forced, and the experts of a token are next to each other: (token * top_k + i)
+---                          modulo the experts. This is the default (docs, moe_router_force_load_balancing_type).
+---   primus-grouped-kernel  Primus-Turbo computes the experts in one kernel (PrimusGroupedMLP)
+local function own_of_primus(all, turbo)
+  local list = {}
+  local function add(name) list[#list + 1] = { name = name, values = {}, own = true } end
+  local kind = all.moe_router_force_load_balancing_type
+  if all.moe_router_force_load_balancing == true and (kind == nil or kind == "even") then add "primus-even-routing" end
+  if turbo and (all.use_turbo_grouped_mlp == true or all.use_turbo_grouped_gemm == true) then
+    add "primus-grouped-kernel"
+  end
+  all.moe_router_force_load_balancing_type, all.use_turbo_grouped_mlp, all.use_turbo_grouped_gemm = nil, nil, nil
+  return list
+end
+
+--- The settings of a file of Primus: the overrides of its trainer and Primus' defaults; and flags of ett's own names.
+--- nil for other files.
 local function primus(config)
   local trainer, name = trainer_of(config)
   if not trainer then return nil end
@@ -358,10 +375,11 @@ local function primus(config)
   if turbo and all.use_turbo_deepep == true then
     all.moe_token_dispatcher_type, all.moe_enable_deepep, all.use_turbo_deepep = "flex", true, nil
   end
+  local own_flags = own_of_primus(all, turbo)
   for _, key in ipairs(turbo and {} or schema.keys(all)) do
     if key:find "^use_turbo_" or key:find "^turbo_" then all[key] = nil end
   end
-  return all
+  return all, own_flags
 end
 
 --- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
@@ -372,8 +390,11 @@ end
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
-  local settings = primus(config)
-  if settings then return flags_of(settings), nil, true, true end
+  local settings, own_flags = primus(config)
+  if settings then
+    local list = flags_of(settings)
+    return table.move(own_flags, 1, #own_flags, #list + 1, list), nil, true, true
+  end
   local amp
   if is_first(config) then amp = false end -- megatron_base_model.py: cfg.get('megatron_amp_O2', False)
   local list, whole = flags_of(config, amp)

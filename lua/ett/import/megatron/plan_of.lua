@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 local layout = require "ett.import.megatron.layout"
 local modules_module = require "ett.operator.modules"
 local plan_fields = require "ett.plan.fields"
+local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
 --- Whether gradients next to weights in bf16 have their type: by either of two flags (arguments.py, validate_args).
@@ -58,7 +59,7 @@ local function optimizer_bytes(args, dtype)
     or args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
   local master = dtype == "fp32" and 0 or 4
   if kind ~= "adam" then return master + 4 end
-  local of = require("ett.base.schema").dtype_bytes
+  local of = schema.dtype_bytes
   local widths = { fp32 = of.fp32, fp16 = of.fp16, bf16 = of.bf16, fp8 = of.fp8 }
   local first = args:choice("exp-avg-dtype", "fp32", widths)
   local second = args:choice("exp-avg-sq-dtype", "fp32", widths)
@@ -336,14 +337,24 @@ local function graphs_of(args)
   return #parts > 0 and ":graphed=" .. table.concat(parts, "+") or ""
 end
 
+--- Changed fields of the stack, from the kernels of the experts' products.
+local function experts_of(args, p)
+  local legacy = args:has "moe-use-legacy-grouped-gemm" -- experts.py, GroupedMLP: gg.ops.gmm, in 16 bits
+  -- grouped_gemm's products on MI355X reach the rates of single products (AMD-AGI/Primus-Turbo pull request 284).
+  local one = args:has "primus-grouped-kernel" or legacy and args.apart
+  return (one and ":grouped=kernel" or "")
+    .. (legacy and schema.dtype_bytes[p.dtype or "bf16"] < 2 and ":quantised_products=dense" or "")
+end
+
 --- The stack that the flags choose, with changed fields where they name other kernels.
-local function stack_of(args, p, sharded)
+local function stack_of(args, p, sharded, has_experts)
   local name = sharded and "megatron_fsdp"
     or own_dispatcher(args) == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   local loss, graphs = cross_entropy(args), graphs_of(args)
   local stack = stacks.get(name)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
+  if has_experts then name = name .. experts_of(args, p) end
   local single = args:has "disable-parameter-transpose-cache" -- of TransformerConfig
   if args:has "fp8-param-gather" then
     if (stack.quantised_weights == "beside" or sharded) and (p.dtype or ""):find "fp8" then
@@ -392,7 +403,7 @@ return function(args, hyper, given, stack)
   elseif p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
-  if stack == nil then stack = stack_of(args, p, sharded) end
+  if stack == nil then stack = stack_of(args, p, sharded, hyper.experts ~= nil) end
   p.stack = stack or nil
   for name, value in pairs(given) do p[name] = value end
   note_uneven(args, p, hyper.layers)
