@@ -278,8 +278,12 @@ local function recompute_of(row, unknown)
     if #modules == 0 then return "none" end
     return said, modules
   end
-  if said == "full" and type(row.recompute_layers) == "number" and row.recompute_layers == 0 then return "none" end
-  return said
+  if said ~= "full" or type(row.recompute_layers) ~= "number" then return said end
+  if row.recompute_layers == 0 then return "none" end
+  if not (row.recompute_detail or ""):find("block", 1, true) then return said end
+  -- As ett.import.megatron.plan_of reads --recompute-method block.
+  local share = row.recompute_layers * (row.pp or 1) * (row.vp or 1) / row.layers
+  return share < 0.25 and "none" or share < 0.75 and "half" or "full"
 end
 
 -- Share of the stored activations that go to the host. The policies named `custom` in tpu-recipes offload the layers'
@@ -570,7 +574,7 @@ function published.stack(row)
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
   -- fp8_param_gather of Megatron-Bridge's and NeMo's precision recipes (mixed_precision.py); nvfp4's lacks it.
   if (stack.quantised_weights == "beside" or stack.gathers_mxfp8) and row.precision ~= "nvfp4" then
-    stack.quantised_weights = "only"
+    stack.quantised_weights = (row.precision_detail or ""):find("no transpose cache", 1, true) and "single" or "only"
   end
   -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
   -- Engine's.
