@@ -144,6 +144,10 @@ describe("published measured steps", function()
     row.framework, row.precision_detail = "megatron-lm", "hybrid"
     assert.is_nil((select(2, published.model(row))).expert_groups)
     assert.same({ "streams", "all" }, { published.stack(row).grouped, published.stack(row).quantised_products })
+    local nemo = { framework = "nemo", framework_version = "October 2024", device = "MI300X-192GB", gpus = 8 }
+    assert.equal("flash2", published.stack(nemo).attention)
+    nemo.framework_version = "October 2025"
+    assert.equal("cudnn", published.stack(nemo).attention)
     assert.equal("cudnn", published.stack({ framework = "torchtitan", attention = "aiter", device = "MI325X",
       gpus = 8 }).attention)
   end)

@@ -129,6 +129,12 @@ describe("kernels in a step", function()
       assert.near(0.53, share "forward", 0.01)
       assert.near(0.25, share "backward", 0.01)
     end
+    -- AITER has no kernels for MI250X: the share of the peak rate is that of the other kernels on MI300X.
+    for _, pass in ipairs { "forward", "backward" } do
+      local here, there = devices.get "mi250x_die", devices.get "mi300x"
+      assert.near(rate("mi300x", "flash2", 8192, pass) / there:peak "bf16",
+        rate("mi250x_die", "cudnn", 8192, pass) / here:peak "bf16", 0.01)
+    end
   end)
 
   it("merge attention to the blocks of other context-parallel ranks", function()

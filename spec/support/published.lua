@@ -518,6 +518,8 @@ end
 -- (NeMo-Framework-Launcher, launcher_scripts/conf/config.yaml of 24.03.01: NVTE_FUSED_ATTN), and on again on 29 August
 -- 2024 (NeMo-Framework-Launcher#422). Between them Transformer Engine ran FlashAttention 2.
 local function attention_of_release(row)
+  -- AITER's kernels are in Transformer Engine for ROCm since December 2024 (pull request 98).
+  if row.device:find "^MI" and (row.framework_version or ""):find "2024" then return "flash2" end
   local documented = row.framework == "nemo" and (row.source or ""):find("NVIDIA/NeMo", 1, true) == 1
   local release = documented and tonumber((row.framework_version or ""):match "^%d%d%.%d%d")
   return release and release >= 24.03 and release <= 24.07 and "flash2" or nil

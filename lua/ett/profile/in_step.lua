@@ -48,9 +48,10 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- the times of cuDNN's law without its factor.
 --- On AMD, cudnn stands for AITER's assembly kernels, and their laws are AMD's own. In a step of Qwen3-30B on MI355X
 --- they reach 1082 TFLOP/s forward and 888 backward, for 8 x 32 heads of 128 and 4096 tokens (AMD-AGI/Primus,
---- agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md). AMD's table has 1167 and 968. MI300X and MI250X are
---- assumed to have the same factor. flash2 stands for PyTorch's kernels on ROCm: AITER takes 47 % less time forward and
---- 75 % less backward on MI325X (AMD's blog on Primus, 2025).
+--- agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md). AMD's table has 1167 and 968. MI300X is assumed to have
+--- the same factor. flash2 stands for kernels of Composable Kernel, which PyTorch has on ROCm, and Transformer Engine
+--- until 2024 (ROCm/TransformerEngine pull request 98): AITER takes 47 % less time forward and 75 % less backward on
+--- MI325X (AMD's blog on Primus, 2025). AITER has no kernels for MI250X (folder hsa), so all have this factor there.
 --- sdpa stands for PyTorch's scaled_dot_product_attention if it prefers cuDNN. PyTorch does so on Hopper and Blackwell
 --- with cuDNN above 9.15.0 (sdp_utils.cpp, check_prefer_cudnn_attention), which its wheels have since 2.11
 --- (huggingface/transformers#48163). torchtitan asks for this order itself. AMD has FlashAttention.
@@ -58,7 +59,7 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.08, 1.09 },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 2.04, 4.36 },
     cdna3 = { 1.08, 1.09 }, cdna4 = { 1.08, 1.09 } },
   flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
   sdpa = { cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
