@@ -958,18 +958,19 @@ describe("a stack", function()
   end)
 
   it("launches each local expert's product: its layers wait longer with more experts", function()
-    local function waits(experts, dtype)
+    local function waits(experts, dtype, grouped)
       local hyper = {}
       for field, value in pairs(sparse) do hyper[field] = value end
       hyper.experts = experts
-      local e = under("megatron", { launch_seconds = 1e-9, moe_launches = 0, expert_seconds = 100e-6 }, hyper,
-        { seq = 512, micro_batches = 1, dtype = dtype })
+      local e = under("megatron", { launch_seconds = 1e-9, moe_launches = 0, grouped = grouped or "streams",
+        expert_seconds = grouped and 1e-2 or 100e-6 }, hyper, { seq = 512, micro_batches = 1, dtype = dtype })
       return line(e, "host").seconds
     end
     -- 2 products forward and 4 backward, of each of 4 layers; what the device computes meanwhile is far less.
     local more = waits(64, "bf16") - waits(32, "bf16")
     assert.is_true(more > 0.5 * 4 * 32 * 6 * 100e-6 and more <= 4 * 32 * 6 * 100e-6)
     assert.is_true(waits(32, "fp8") > 2 * waits(32, "bf16"))
+    assert.near(4 * 6 * 1e-2, waits(64, "bf16", "kernel"), 0.1 * 4 * 6 * 1e-2) -- one kernel of all experts
   end)
 
   it("adds biases of experts with its factor on the bytes", function()

@@ -551,7 +551,8 @@ function published.stack(row)
   -- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).
   if (row.framework or ""):find("primus", 1, true) then
     stack.grouped = "kernel"
-    if (row.precision_detail or ""):find("delayed", 1, true) then stack.quantised_products = "dense" end
+    local detail = row.precision_detail or ""
+    if detail:find("delayed", 1, true) or detail:find("legacy", 1, true) then stack.quantised_products = "dense" end
   end
   stack.attention = attention_of_release(row) or stack.attention
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).

@@ -636,10 +636,11 @@ local function launch_seconds(state)
 end
 
 --- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
----@return table { each, expert, routing }
+---@return table { each, expert, routing, together (one kernel computes a product of all experts) }
 local function launches_of_layer(state, uses)
   local stack, each, expert = state.times.stack, launch_seconds(state)
-  local launch = { each = each, expert = expert, routing = stack.moe_launches * each }
+  local launch = { each = each, expert = expert, routing = stack.moe_launches * each,
+    together = stack.grouped == "kernel" }
   if not stack.graphed then return launch end
   local has_experts = false
   for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
@@ -654,7 +655,8 @@ local function launching(o, n, launch)
   -- An operator with `joins` has no host cost of its own: the other operator's includes it.
   local launched = o.operator and o.operator.joins and 0.0 or n * launch.each
   if not o.experts then return launched, 0.0 end
-  return launched + n * (o.shape.batch or 1) * launch.expert, n * launch.routing
+  local products = launch.together and 1 or o.shape.batch or 1
+  return launched + n * products * launch.expert, n * launch.routing
 end
 
 --- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
