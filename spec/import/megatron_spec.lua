@@ -630,9 +630,9 @@ modules:
       gradient_dtype = "bf16", overlap_gradients = true, overlap_parameters = true, deduplicate_tokens = true } do
       assert.equal(value, p[name], name)
     end
-    assert.matches("^megatron_moe", p.stack)
+    assert.matches("^primus_moe", p.stack)
     assert.is_nil(table.concat(notes, "\n"):find("unknown", 1, true))
-    assert.not_matches("^megatron_moe", plan_of("megatron", "false").stack) -- Turbo's switch is off
+    assert.matches("^megatron:", plan_of("megatron", "false").stack) -- Turbo's switch is off
     assert.matches("modules.pre_trainer.framework must be 'megatron', got 'torchtitan'",
       (plan_of("torchtitan", "true")), 1, true)
     assert.equal("FILE: missing --num-layers, --hidden-size, --num-attention-heads; another file holds them: give "
@@ -673,10 +673,12 @@ modules:
       .. "    enable_primus_turbo: true, use_turbo_deepep: true, fp8: hybrid,\n"
       .. "    cross_entropy_loss_fusion: true, cross_entropy_fusion_impl: te, %s } }\n"
     local function stack(more) return (primus(text:format(more))).stack end
-    assert.equal("megatron_moe", stack "use_turbo_grouped_mlp: false")
-    assert.equal("megatron_moe:grouped=kernel", stack "use_turbo_grouped_mlp: true")
-    assert.equal("megatron_moe:grouped=kernel", stack "use_turbo_grouped_gemm: true")
-    assert.equal("megatron_moe:grouped=kernel:quantised_products=dense", stack "moe_use_legacy_grouped_gemm: true")
+    assert.equal("primus_moe:grouped=streams", stack "use_turbo_grouped_mlp: false")
+    local fused = ", use_turbo_fused_act_with_probs: true"
+    assert.equal("primus_moe", stack("use_turbo_grouped_mlp: true" .. fused))
+    assert.equal("primus_moe", stack("use_turbo_grouped_gemm: true" .. fused))
+    assert.equal("primus_moe:gated_mlp=5.6", stack "use_turbo_grouped_gemm: true")
+    assert.equal("primus_moe:quantised_products=dense", stack "moe_use_legacy_grouped_gemm: true")
     local off = text:gsub("primus_turbo: true", "primus_turbo: false"):format "use_turbo_grouped_mlp: true"
     assert.equal("megatron", (primus(off)).stack)
     local launched = read("--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 32 --vocab-size 100\n"

@@ -140,7 +140,10 @@ describe("published measured steps", function()
     local _, hyper = published.model(row)
     local stack = published.stack(row)
     assert.same({ 16, 1 }, { hyper.expert_groups, hyper.top_groups })
-    assert.same({ "megatron_moe", "kernel", "dense" }, { stack.name, stack.grouped, stack.quantised_products })
+    assert.same({ "primus_moe", "kernel", "dense", 1 },
+      { stack.name, stack.grouped, stack.quantised_products, stack.gated_mlp })
+    row.fused_swiglu = false
+    assert.equal(5.6, published.stack(row).gated_mlp)
     row.framework, row.precision_detail = "megatron-lm", "hybrid"
     assert.is_nil((select(2, published.model(row))).expert_groups)
     assert.same({ "streams", "all" }, { published.stack(row).grouped, published.stack(row).quantised_products })

@@ -1015,6 +1015,17 @@ describe("a stack", function()
     assert.equal(seconds "torch", seconds "composite")
   end)
 
+  it("of Primus takes as long as the kernels of a step of Qwen3-30B", function()
+    -- AMD-AGI/Primus, agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md: even routing, fp8, MI355X.
+    local model = require("ett.model").new("qwen3-30b-a3b", { expert_groups = 16, top_groups = 1 })
+    local e = require("ett").estimate { model = model, cluster = "mi355x_node", plan = { seq = 4096, micro_batch = 8,
+      micro_batches = 8, dp = 8, ep = 8, zero = 1, dtype = "fp8", deduplicate_tokens = true,
+      stack = "primus_moe:gated_mlp=5.6" } }
+    assert.near(0.591 + 0.351, e.all_to_all_exposed_seconds, 0.03)
+    assert.near(1.578, line(e, "flash_attention").seconds, 0.05 * 1.578)
+    assert.near(1.1, line(e, "swiglu").seconds, 0.05 * 1.1)
+  end)
+
   it("sends tokens at the rate of its own kernels inside a node, and with NCCL's between nodes", function()
     local function exchange(changes, dp)
       local e = under("megatron_hybridep", changes, sparse, { seq = 4096, micro_batches = 1, dp = dp, ep = dp,

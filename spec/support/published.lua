@@ -530,7 +530,10 @@ function published.stack(row)
   local name = stack_name(row)
   if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
   local dispatcher = dispatchers[row.moe_dispatcher]
-  if name == "megatron" and dispatcher then name = dispatcher end
+  local primus = (row.framework or ""):find("primus", 1, true)
+  if name == "megatron" and dispatcher then
+    name = primus and row.moe_dispatcher == "deepep" and "primus_moe" or dispatcher
+  end
   local stack = published.factors.onto(copy(get_stack(name)))
   if name == "megatron_fsdp" and dispatcher then
     stack.exchange = published.factors.onto(copy(get_stack(dispatcher))).exchange
@@ -549,8 +552,9 @@ function published.stack(row)
   end
   -- Primus' experts run in one kernel, of Primus-Turbo or of grouped_gemm (moe_use_legacy_grouped_gemm). With delayed
   -- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).
-  if (row.framework or ""):find("primus", 1, true) then
+  if primus then
     stack.grouped = "kernel"
+    if row.fused_swiglu == false then stack.gated_mlp = 5.6 end -- nemo.lua, primus-separate-activation
     local detail = row.precision_detail or ""
     if detail:find("delayed", 1, true) or detail:find("legacy", 1, true) then stack.quantised_products = "dense" end
   end

@@ -347,6 +347,8 @@ end
 ---   primus-even-routing    balance is forced, and the experts of a token are next to each other: (token * top_k + i)
 ---                          modulo the experts. This is the default (docs, moe_router_force_load_balancing_type).
 ---   primus-grouped-kernel  Primus-Turbo computes the experts in one kernel (PrimusGroupedMLP)
+---   primus-separate-activation  beside it, kernels of their own activate, multiply and weigh. In a step of Qwen3-30B
+---                          they take 1.1 s (agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md) in place of 0.195.
 local function own_of_primus(all, turbo)
   local list = {}
   local function add(name) list[#list + 1] = { name = name, values = {}, own = true } end
@@ -354,8 +356,10 @@ local function own_of_primus(all, turbo)
   if all.moe_router_force_load_balancing == true and (kind == nil or kind == "even") then add "primus-even-routing" end
   if turbo and (all.use_turbo_grouped_mlp == true or all.use_turbo_grouped_gemm == true) then
     add "primus-grouped-kernel"
+    if all.use_turbo_fused_act_with_probs ~= true then add "primus-separate-activation" end
   end
-  all.moe_router_force_load_balancing_type, all.use_turbo_grouped_mlp, all.use_turbo_grouped_gemm = nil, nil, nil
+  for _, key in ipairs { "moe_router_force_load_balancing_type", "use_turbo_grouped_mlp", "use_turbo_grouped_gemm",
+    "use_turbo_fused_act_with_probs" } do all[key] = nil end
   return list
 end
 

@@ -337,24 +337,26 @@ local function graphs_of(args)
   return #parts > 0 and ":graphed=" .. table.concat(parts, "+") or ""
 end
 
---- Changed fields of the stack, from the kernels of the experts' products.
-local function experts_of(args, p)
+--- Changed fields of the stack, from the kernels of the experts.
+local function experts_of(args, p, stack)
   local legacy = args:has "moe-use-legacy-grouped-gemm" -- experts.py, GroupedMLP: gg.ops.gmm, in 16 bits
-  -- grouped_gemm's products on MI355X reach the rates of single products (AMD-AGI/Primus-Turbo pull request 284).
-  local one = args:has "primus-grouped-kernel" or legacy and args.apart
-  return (one and ":grouped=kernel" or "")
+  -- Primus without either has Transformer Engine's products.
+  local how = args.apart and ((args:has "primus-grouped-kernel" or legacy) and "kernel" or "streams") or stack.grouped
+  return (stack.grouped ~= how and ":grouped=" .. how or "")
     .. (legacy and schema.dtype_bytes[p.dtype or "bf16"] < 2 and ":quantised_products=dense" or "")
+    .. (args:has "primus-separate-activation" and ":gated_mlp=5.6" or "")
 end
 
 --- The stack that the flags choose, with changed fields where they name other kernels.
 local function stack_of(args, p, sharded, has_experts)
+  local deepep = args.apart and "primus_moe" or "megatron_moe"
   local name = sharded and "megatron_fsdp"
     or own_dispatcher(args) == "hybridep" and "megatron_hybridep"
-    or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
+    or p.deduplicate_tokens and deepep or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   local loss, graphs = cross_entropy(args), graphs_of(args)
   local stack = stacks.get(name)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
-  if has_experts then name = name .. experts_of(args, p) end
+  if has_experts then name = name .. experts_of(args, p, stack) end
   local single = args:has "disable-parameter-transpose-cache" -- of TransformerConfig
   if args:has "fp8-param-gather" then
     if (stack.quantised_weights == "beside" or sharded) and (p.dtype or ""):find "fp8" then

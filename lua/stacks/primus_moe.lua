@@ -1,0 +1,12 @@
+--- Primus on AMD GPUs for mixtures of experts: DeepEP dispatch, one kernel for the experts' products.
+return {
+  name = "primus_moe", base = "megatron_moe",
+  summary = "Primus for mixtures of experts: DeepEP dispatch, one kernel for the experts' products",
+  source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  -- Primus-Turbo's kernel, or grouped_gemm's: on MI355X it reaches the rates of single products (AMD-AGI/Primus-Turbo
+  -- pull request 284).
+  grouped = "kernel",
+  -- 591 ms of dispatching and 351 of combining for 1536 exchanges of 134 MB on MI355X, 219 of 407 GB/s: a step of
+  -- Qwen3-30B (AMD-AGI/Primus, agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md).
+  exchange_share = 0.54,
+}
