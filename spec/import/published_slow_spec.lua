@@ -20,6 +20,9 @@ describe("published measured steps", function()
     local overlapped = published.plan(by_id["mbridge_26.08_pretrain_GPT_OSS_120B_GB300_MXFP8_64gpu_4"], "mxfp8")
     assert.same({ "batch", true }, { overlapped.overlap_all_to_all, overlapped.deduplicate_tokens })
     assert.equal(85e9, published.cluster(by_id.vtrain_multi_0000).links.inter.bandwidth_per_node)
+    -- Jean Zay: the rate of NCCL's benchmark through each of four cards, not 0.85 of their 12.5 GB/s.
+    local jean_zay = published.cluster(by_id.bigsci_042_177B_tp8pp6mbs2_h12288).links.inter
+    assert.same({ 5.07e9, 20.28e9 }, { jean_zay.bandwidth_per_gpu, jean_zay.bandwidth_per_node })
     assert.equal("nvfp4", published.dtype { precision = "nvfp4" })
     local copies = "the submitter's copies of the config differ in %s: not taken"
     local function of_copies(settings)

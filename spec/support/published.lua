@@ -68,6 +68,11 @@ local function integer(value) return value and (math.tointeger(value) or math.fl
 -- Share of the line rate that collectives reach: 0.85 on HDR and older, 0.96 on NDR (sources: the cluster files).
 local function efficiency(row) return (row.nic_gbit or 0) >= 400 and 0.96 or 0.85 end
 
+-- Bytes/s through one network card of Jean Zay (BLOOM), by NCCL's own benchmark: an all-reduce of 4 GB over four nodes
+-- took 1.529 s. It entered each node by one of four cards and left by another, without GPUDirect RDMA
+-- (bigscience-workshop/bigscience, experiments/bandwidth/all_reduce_bench-a100-n4.txt, NCCL 2.10.3).
+local jean_zay_card = 5.07e9
+
 -- The bundled cluster of a device's name, or the most similar one with that device; nil: no such device.
 local function bundled(name)
   local get = require("ett.profile.cluster").get
@@ -117,6 +122,10 @@ function published.cluster(row)
     local reached = per_gpu * 1e9 * efficiency(row)
     cluster.links.inter.bandwidth_per_gpu = reached
     cluster.links.inter.bandwidth_per_node = reached * cluster.gpus_per_node
+  end
+  if row.id:find "^bigsci_" then -- that the cards of a node do not slow each other is assumed
+    cluster.links.inter.bandwidth_per_gpu = jean_zay_card
+    cluster.links.inter.bandwidth_per_node = row.nics_per_node * jean_zay_card
   end
   return cluster
 end
