@@ -281,7 +281,11 @@ memory of the software and were not checked against its code. So the errors abov
   ranks: attention takes 1.5 times the time of 1 and 2 ranks, although its code balances the load. fms-fsdp: its
   printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100. With these
   shares instead of half, the mean errors would be 26 and 11 % instead of 23 and 13. On A100 the estimated passes
-  alone, without a message, would take 3 and 9 % longer than the measured steps.
+  alone, without a message, would take 3 and 9 % longer than the measured steps. Of the rows that shard weights over
+  nodes, only these state less than 200 GB/s a node. On A100, NCCL runs two channels for each network card
+  (ncclTopoPostset in graph/connect.cc doubles those of the search; 16 with eight cards in NVIDIA/nccl issue 820). So
+  messages over four cards occupy half as many multiprocessors. If communication took half as much of the device, the
+  errors would be 14 and 3 %. The source does not state the number of cards, so this is not modelled.
 - Rows that drop tokens have a capacity factor of 1. The estimate drops none, because its experts are balanced.
 - The constants of a search's probabilities are maximum-likelihood estimates; sources are weighted by the square root of
   their pairs. Both plans of a pair have the same number of GPUs and the same batch. Some twenty variants were tried:
