@@ -12,6 +12,7 @@ return {
   zero_stages = "0 3",
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 9.72, sharded = true, stops_early = true, master_shards = true,
+  reads_counts = "before_permute", -- NVIDIA-NeMo/Automodel#3931: DeepEP and HybridEP
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   communication_share = 0.329,

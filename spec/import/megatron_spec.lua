@@ -754,6 +754,20 @@ ARGS:
     assert.matches("not modelled: --moe-paged-stash", notes, 1, true)
   end)
 
+  it("fix the rows of HybridEP, so that the host reads no numbers of tokens", function()
+    local function stack_of(flags)
+      local run = read(small .. "--num-experts 8 --moe-router-topk 2 --nproc-per-node 8 --cross-entropy-loss-fusion "
+        .. "--cross-entropy-fusion-impl te --moe-token-dispatcher-type flex " .. flags)
+      return run.plan.stack, table.concat(run.model.notes, "\n")
+    end
+    local fixed = " --moe-expert-rank-capacity-factor 1.5"
+    local stack, notes = stack_of("--moe-flex-dispatcher-backend hybridep" .. fixed)
+    assert.equal("megatron_hybridep:reads_counts=none", stack)
+    assert.matches("--moe-expert-rank-capacity-factor: its additional rows are not modelled", notes, 1, true)
+    assert.equal("megatron_hybridep", (stack_of "--moe-flex-dispatcher-backend hybridep"))
+    assert.equal("megatron_moe", (stack_of(fixed)))
+  end)
+
   it("have Megatron-LM's defaults", function()
     local run = read(small .. "--swiglu --nproc-per-node 8 --nnodes 2 --tensor-model-parallel-size 2")
     local h, p = run.model.hyper, run.plan

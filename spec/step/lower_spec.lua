@@ -483,6 +483,88 @@ describe("a module of experts that selective recomputation repeats", function()
   end)
 end)
 
+describe("a host that reads the experts' numbers of tokens", function()
+  local model = model_module.new("mixtral", { layers = 3, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
+    experts = 8, top_k = 2 })
+  local runs, launch, short = 3 * 4, 1e-3, 1e-4
+
+  -- Forward seconds of waits for the host, and the names of a layer's forward operations. One operator takes a second.
+  local function run_with(stack, long, plan)
+    local profile = {
+      operator = function(_, name)
+        local seconds = name == long and 1.0 or short
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end,
+      collective = function()
+        return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
+      end,
+    }
+    local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true,
+      plan = require("ett.base.merged")({ seq = 512, micro_batches = 4, stack = stack }, plan or {}) }
+    local names, waits = {}, 0.0
+    for _, kind in ipairs(e.lowered.kinds) do
+      for _, item in ipairs(kind.place == "middle" and #names == 0 and kind.order or {}) do
+        local o = e.lowered.operations[item[1]]
+        local launched = o.forward and not (o.operator and o.operator.joins)
+        for _ = 1, launched and item[2] or 0 do names[#names + 1] = o.name end
+      end
+    end
+    for _, line in ipairs(e.operators) do if line.name == "host" then waits = line.forward_seconds end end
+    return waits, names
+  end
+
+  local base = "megatron:launch_seconds=1e-3:moe_launches=0:expert_seconds=0:reads_counts="
+
+  local function added(reads, long, plan, more)
+    local waits, names = run_with(base .. reads .. (more or ""), long, plan)
+    return waits - run_with(base .. "none" .. (more or ""), long, plan), names
+  end
+
+  -- Launches from the first operator up to the second, in a ring of layers.
+  local function launches(names, first, last)
+    local from
+    for k, name in ipairs(names) do from = from or name == first and k end
+    for count = 1, #names do
+      if names[(from + count - 2) % #names + 1] == last then return count end
+    end
+  end
+
+  it("is not ahead until a kernel takes longer than the launches", function()
+    for _, case in ipairs { { "before_permute", "moe_permute" }, { "before_exchange", "expert_linear1" } } do
+      local reads, first = table.unpack(case)
+      for _, long in ipairs { "flash_attention", "swiglu", "moe_unpermute", "linear_qkv" } do
+        local wait, names = added(reads, long)
+        local count = launches(names, first, long)
+        assert.is_true(count > 1)
+        assert.near(runs * (count * launch - (count - 1) * short), wait, 1e-9, reads .. " " .. long)
+      end
+    end
+    assert.near(runs * launch, (added("before_permute", "moe_permute")), 1e-9)
+  end)
+
+  it("waits for routing and for experts' kernels in their places", function()
+    -- One of four launches of routing comes after the numbers, half of it beside the permutation.
+    local routing, kernels = ":moe_launches=8", ":expert_seconds=1e-4"
+    assert.near(runs * (launch + 2 * launch), (added("before_permute", "moe_permute", nil, routing)), 1e-9)
+    local plain, names = added("before_permute", "swiglu")
+    assert.near(plain + runs * 8 * 1e-4, (added("before_permute", "swiglu", nil, kernels)), 1e-9)
+    local count = launches(names, "moe_permute", "moe_router")
+    assert.near(runs * (count * launch + 16e-3 - (count - 1) * short), (added("before_permute", "moe_router", nil,
+      routing)), 1e-9)
+    -- Graphs of attention and router leave a third of the launches, and of each product's nine a quarter less a third.
+    local left = 1 / 3 * #names / launches(names, "moe_permute", "moe_unpermute") + 9 / 4 - 1 / 3
+    assert.near(runs * left * launch, (added("before_permute", "moe_permute", nil,
+      routing .. ":graphed=attn+moe_router")), 1e-9)
+  end)
+
+  it("is ahead if it needs no numbers, or if it never is", function()
+    assert.equal(0.0, (added("before_permute", "flash_attention", { capacity_factor = 1, pad_to_capacity = true })))
+    for _, more in ipairs { ":graphs", ":blocking" } do
+      assert.equal(0.0, (added("before_permute", "flash_attention", nil, more)))
+    end
+  end)
+end)
+
 describe("software that splits the residual stream in any case", function()
   it("has the steps of sequence parallelism, with experts, too", function()
     local hyper = { layers = 4, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000 }

@@ -178,7 +178,7 @@ describe("all-to-alls", function()
       experts = 16, top_k = 4, moe_ffn = 1024, shared_ffn = 8192 })
     local function seconds(how, seq, recompute, schedule)
       return estimate.new { model = model, cluster = "dgx_h100", plan = { seq = seq, dp = 16, ep = 16,
-        pp = schedule and 2 or 1, schedule = schedule, micro_batches = 8, stack = "megatron_moe",
+        pp = schedule and 2 or 1, schedule = schedule, micro_batches = 8, stack = "megatron_moe:reads_counts=none",
         overlap_all_to_all = how, recompute = recompute } }.step_seconds
     end
     for _, recompute in ipairs { "none", "full" } do

@@ -582,6 +582,8 @@ function published.stack(row)
   if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
+  -- Megatron-Bridge pads dropped experts to their capacity (moe_pad_expert_input_to_capacity).
+  if row.token_drop then stack.reads_counts = "none" end
   stack.graphed = graphed(row)
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end

@@ -33,6 +33,7 @@ stack_module.fields = {
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
   graphs = flag, graphed = "string?", blocking = flag,
   moe_launches = { "nonnegative", default = 0, most = 1e3 },
+  reads_counts = { "string", default = "none", one_of = { "none", "before_permute", "before_exchange" } },
   batch_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
   expert_seconds = { "nonnegative", default = 0, most = 1 },
   expert_bias = factor, clamped_mlp = factor, clamped_mlp_backward = factor, rope = factor, gated_mlp = factor,

@@ -608,7 +608,9 @@ function lower.exchange_communication_share(stack)
 end
 
 --- Seconds of all-to-alls that hide behind shared experts in one pass, as in runtime/step/program.c.
-local function hidden_by_shared(pass, share)
+local function hidden_by_shared(state, pass)
+  if state.plan.overlap_all_to_all ~= "shared_experts" then return 0.0 end
+  local share = lower.exchange_communication_share(state.times.stack)
   local each = (1 - share) * (pass.exchange or 0) / 2
   return math.min(each, pass.beside_dispatch or 0) + math.min(each, pass.beside_combine or 0)
 end
@@ -636,11 +638,12 @@ local function launch_seconds(state)
 end
 
 --- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
----@return table { each, expert, routing, together (one kernel computes a product of all experts) }
+---@return table { each, expert, routing, together (one kernel computes a product of all experts), eager = of a launch
+---  outside graphs }
 local function launches_of_layer(state, uses)
   local stack, each, expert = state.times.stack, launch_seconds(state)
   local launch = { each = each, expert = expert, routing = stack.moe_launches * each,
-    together = stack.grouped == "kernel" }
+    together = stack.grouped == "kernel", eager = each }
   if not stack.graphed then return launch end
   local has_experts = false
   for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
@@ -688,15 +691,77 @@ local function work_of_layer(state, uses, repeated)
     host.backward = host.backward + launches * (launched + routed)
     host.weight = host.weight + o.weight_share * launches * launched
   end
-  if state.plan.overlap_all_to_all == "shared_experts" then
-    local share = lower.exchange_communication_share(state.times.stack)
-    for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
-  end
+  for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(state, of) end
   return { device = device, host = host, by_role = by_role }
 end
 
+--- The first item of a layer's order that the host launches after it has read the experts' numbers of tokens, and the
+--- last item of the routed experts. nil if the host reads no numbers; or if all-to-alls run beside another micro-batch,
+--- where batch_launches stands for the wait.
+local function place_of_counts(state, order)
+  local p, reads, first, last = state.plan, state.times.stack.reads_counts, nil, #order
+  if reads == "none" or p.pad_to_capacity or p.overlap_all_to_all == "batch" then return nil end
+  for k, run in ipairs(order) do
+    local o = state.operations[run[1]]
+    local waits = o.experts or o.group == "ep" or reads == "before_permute" and o.name == "moe_permute"
+    first = first or waits and k or nil
+    if o.name == "moe_unpermute" then last = k end
+  end
+  return first, last
+end
+
+-- Share of routing's launches behind the numbers of tokens: permuting tokens and returning them. stacks.launches_left
+-- has the same share.
+local routed_after = 1 / 4
+
+--- The items of a forward pass between two points at which the host reads the experts' numbers of tokens, as
+--- { seconds of the host, seconds of the device } from index `first` on. The next layer is assumed to be alike. nil
+--- without such points. Launches outside the graphs of modules are first those of the routed experts.
+---@param by_role table seconds of the device in the pass
+local function segment_of_layer(state, uses, order, by_role)
+  local first, last = place_of_counts(state, order)
+  if not first then return nil end
+  local launch, own, runs = launches_of_layer(state, uses), {}, { after = 0.0, before = 0.0 }
+  local hidden = hidden_by_shared(state, by_role) / math.max(by_role.exchange or 0.0, 1e-30)
+  local routing, eager = 0.0, 0.0
+  for k, run in ipairs(order) do
+    local o, n = state.operations[run[1]], run[2]
+    local launched, routed = launching(o, n, launch)
+    local kernels = o.experts and n * (o.shape.batch or 1) * launch.expert or 0.0
+    local seconds = o.forward and n * o.forward.seconds or 0.0
+    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
+      side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
+    runs[own[k].side] = runs[own[k].side] + own[k].runs
+    if o.experts and o.forward then
+      routing, eager = routing + routed, eager + routed_after * n * state.times.stack.moe_launches * launch.eager
+    end
+  end
+  local all = (runs.after + runs.before) * launch.each
+  local each = { after = math.min(launch.eager, all / runs.after) }
+  each.before = runs.before > 0 and (all - runs.after * each.after) / runs.before or 0.0
+  for _, item in ipairs(own) do item[1] = item[1] + item.runs * each[item.side] end
+  local after = math.min(routing, eager)
+  own[first][1], own[last][1] = own[first][1] + after / 2, own[last][1] + after / 2
+  local router = own[(first - 2) % #own + 1]
+  router[1] = router[1] + routing - after
+  own.first = first
+  return table.move(own, 1, first - 1, #own + 1, own)
+end
+
+--- Seconds that the device waits in a segment that begins when it has no work: each item starts when the host has
+--- launched it and the item before it has ended.
+---@param times number factor on the host's seconds
+local function wait_of_segment(segment, times)
+  local launched, ended, device = 0.0, 0.0, 0.0
+  for k = segment.first, #segment do
+    launched, device = launched + times * segment[k][1], device + segment[k][2]
+    ended = math.max(launched, ended) + segment[k][2]
+  end
+  return ended - device
+end
+
 --- Seconds that the device waits for launches in each pass, if launches take `times` as long.
----@param work table of work_of_layer
+---@param work table of work_of_layer, with the segment of segment_of_layer
 local function launch_waits(state, work, times)
   local stack, device, host = state.times.stack, work.device, work.host
   if state.plan.overlap_all_to_all == "batch" and not stack.blocking then
@@ -710,7 +775,11 @@ local function launch_waits(state, work, times)
   local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
   local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
   local input = wait(host.backward - host.weight, device.split - device.weight)
-  return { forward = wait(host.forward, device.forward), backward = backward, split = input + weight - backward,
+  local forward = wait(host.forward, device.forward)
+  if work.segment and not stack.blocking then
+    forward = math.max(forward, wait_of_segment(work.segment, times))
+  end
+  return { forward = forward, backward = backward, split = input + weight - backward,
     weight = weight, repeated = wait(host.repeated, device.repeated) }
 end
 
@@ -719,11 +788,14 @@ end
 --- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
 --- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
 --- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
---- _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass before it.
+--- _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass before it. In the
+--- forward pass of such a layer the host is not ahead behind this point (wait_of_segment). The backward pass has the
+--- numbers already.
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
-local function add_host_wait(state, uses, repeated)
+local function add_host_wait(state, uses, repeated, order)
   if launch_seconds(state) == 0 then return end
   local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
+  work.segment = segment_of_layer(state, uses, order, work.by_role.forward)
   local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
   if waits.forward == 0 and waits.backward == 0 and waits.split == 0 and waits.weight == 0 and waits.repeated == 0 then
     return
@@ -865,7 +937,7 @@ local function run_of(state, items, place)
     most = math.max(most, remade)
   end
   add_accumulation(state, uses)
-  add_host_wait(state, uses, moe)
+  add_host_wait(state, uses, moe, order)
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
 

@@ -13,7 +13,7 @@ flags.values = set [[
   seq-length position-embedding-type rotary-percent normalization vocab-size padded-vocab-size
   make-vocab-size-divisible-by tokenizer-type attention-dropout hidden-dropout window-size window-attn-skip-freq
   attention-backend num-experts moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size moe-layer-freq
-  moe-expert-capacity-factor activation-func-clamp-value
+  moe-expert-capacity-factor moe-expert-rank-capacity-factor activation-func-clamp-value
   moe-router-num-groups moe-router-group-topk moe-token-dispatcher-type moe-flex-dispatcher-backend q-lora-rank
   kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mtp-num-layers hybrid-override-pattern mamba-state-dim
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
@@ -62,7 +62,7 @@ flags.unmodelled = set [[
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
   hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection offload-optimizer-states
-  moe-router-padding-for-quantization moe-paged-stash moe-expert-rank-capacity-factor use-transformer-engine-op-fuser
+  moe-router-padding-for-quantization moe-paged-stash use-transformer-engine-op-fuser
   moe-hybridep-num-sms moe-deepep-num-sms]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.

@@ -367,6 +367,11 @@ local function stack_of(args, p, sharded, has_experts)
   elseif single and (p.dtype or ""):find "fp8" then
     args:note "disable_parameter_transpose_cache without fp8_params is not modelled"
   end
+  if args:number "moe-expert-rank-capacity-factor" then
+    args:note "--moe-expert-rank-capacity-factor: its additional rows are not modelled"
+    -- The host knows the number of rows (token_dispatcher.py, _HybridEPManager.setup_metadata: num_permuted_tokens).
+    if stack.name == "megatron_hybridep" then name = name .. ":reads_counts=none" end
+  end
   if args:has "use-nccl-ub" or args:has "nccl-ub" then
     args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
   end
