@@ -8,7 +8,7 @@ return {
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
-  quantised_gathers = true, -- Transformer Engine quantises before it gathers
+  quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   launch_seconds = 6.32e-05, exchange = 1.87, moe_launches = 9.72, expert_seconds = 1.24e-05, batch_launches = 1.46,
   reads_counts = "before_exchange", -- token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: cuda_sync_point
   -- expert_bias: outputs are split by expert, added to the bias in fp32, concatenated and cast: 28 bytes a value. The

@@ -6,7 +6,7 @@ return {
   cp_method = "ring", -- as in megatron
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
-  quantised_gathers = true, -- Transformer Engine quantises before it gathers
+  quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   gathers_mxfp8 = true, -- fsdp/src/megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer
   overlap_gradients = true, overlap_parameters = true, -- arguments.py requires both for optim_grads_params
   launch_seconds = 6.32e-05, exchange = 1.87, moe_launches = 9.72, expert_seconds = 1.24e-05,

@@ -16,5 +16,9 @@ return {
   half_products = true, -- activation_checkpoint.py: _apply_op_sac
   keeps_head_input = true, -- parallelize_llama: ColwiseParallel of `output`, outside the compiled blocks
   keeps_inputs = true, -- torchao (float8_linear.py, matmul_with_hp_or_float8_args)
+  -- Only with a scale per tensor (parallelize_llama: enable_float8_tensorwise_tp); gradients too (torchao,
+  -- float8_tensor_parallel.py, NoopFwToFloat8BwDynamic).
+  quantised_gathers = "fp8",
+  copies_sequence = true, -- torchtitan#437
   communication_share = 0.329,
 }

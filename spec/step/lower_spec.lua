@@ -237,6 +237,51 @@ describe("waits for the launches of the host in a split backward pass", function
   end)
 end)
 
+describe("PyTorch's collectives along the sequence", function()
+  -- The collectives of a layer over tensor ranks: { name, bytes, seconds }.
+  local function collectives(stack, plan)
+    local e = estimate.new { cluster = "dgx_h100", interval = false, units = true,
+      model = model_module.new("llama", { layers = 4, hidden = 4096, heads = 32, ffn = 14336, vocab = 32000 }),
+      plan = require("ett.base.merged")({ seq = 4096, micro_batches = 2, micro_batch = 2, tp = 8, stack = stack,
+        sequence_parallel = true }, plan) }
+    local list = {}
+    for _, kind in ipairs(e.lowered.kinds) do
+      for _, item in ipairs(kind.place == "middle" and #list == 0 and kind.order or {}) do
+        local o = e.lowered.operations[item[1]]
+        if o.group == "tp" and (plan.overlap_tensor or not o.overlapped) then -- no repeated gathers
+          list[#list + 1] = { o.name, o.bytes, (o.forward or o.backward).seconds }
+        end
+      end
+    end
+    return list
+  end
+
+  it("copy what they gather and scatter", function()
+    local rate = 0.8 * require("ett.profile.cluster").get "dgx_h100".device.memory_bandwidth
+    for _, case in ipairs { { {}, 1, 1 }, { { micro_batch = 1 }, 0, 1 }, { { overlap_tensor = true }, 0, 0 },
+      { { dtype = "fp8" }, 1, 1 } } do
+      local plan, moved = case[1], { all_gather = case[2], reduce_scatter = case[3] }
+      local with, without = collectives("torchtitan", plan), collectives("torchtitan:copies_sequence=false", plan)
+      local seen = {}
+      for k, c in ipairs(with) do
+        seen[c[1]] = true
+        assert.near(moved[c[1]] * 2 * c[2] / rate, c[3] - without[k][3], 1e-12)
+      end
+      assert.same({ all_gather = true, reduce_scatter = true }, seen)
+    end
+  end)
+
+  it("gather operands of products with a scale per tensor in 8 bits", function()
+    local wide = collectives("torchtitan", {})
+    for _, case in ipairs { { "torchtitan", "fp8", 0.5 }, { "torchtitan", "fp8_block", 1 },
+      { "torchtitan:quantised_gathers=all", "fp8_block", 0.5 }, { "torchtitan:quantised_gathers=none", "fp8", 1 } } do
+      for k, c in ipairs(collectives(case[1], { dtype = case[2] })) do
+        assert.equal((c[1] == "all_gather" and case[3] or 1) * wide[k][2], c[2])
+      end
+    end
+  end)
+end)
+
 describe("sums of inputs' gradients over tensor ranks", function()
   local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_a100")
 

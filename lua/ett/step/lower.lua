@@ -352,8 +352,10 @@ end
 
 --- Whether a stack quantises what collective i gathers.
 local function is_quantised(state, items, i)
-  local o = items[i].operand and state.software.quantised_gathers and neighbour(items, i)
-  return o and schema.dtype_bytes[stacks.dtype_of(state.software, o.operator, state.plan.dtype)] < 2 or false
+  local gathers = state.software.quantised_gathers
+  local o = items[i].operand and gathers ~= "none" and neighbour(items, i)
+  local dtype = o and stacks.dtype_of(state.software, o.operator, state.plan.dtype)
+  return o and schema.dtype_bytes[dtype] < 2 and (gathers == "all" or gathers == dtype) or false
 end
 
 --- Placement of a send to the next rank of a group: one message per group leaves each unit.
@@ -459,8 +461,26 @@ local function message_of(state, items, i)
     members = members, topology = topology, links = links }
 end
 
+--- Seconds of the copy after a gather of the sequence over tensor ranks, or before its reduce-scatter. Both exchange
+--- whole shards, and the sequence is not the first dimension (PyTorch, _functional_collectives.py: torch.cat of
+--- torch.chunk). A gather of a single sequence is in order (_maybe_view_chunk_cat). Gathers and scatters in chunks
+--- beside a product have kernels of their own. DTensor does not repeat gathers beside weight gradients (`overlapped`).
+local function copy_seconds(state, item, bytes)
+  local p, gathers = state.plan, item.name == "all_gather" and not item.overlapped
+  if not (state.software.copies_sequence and p.sequence_parallel and item.group == "tp") or p.overlap_tensor
+    or not (gathers and p.micro_batch > 1 or item.name == "reduce_scatter") then
+    return 0.0
+  end
+  return 2 * bytes / (in_step.stream_share * state.times.cluster.device.memory_bandwidth)
+end
+
 local function time_of(state, item, m)
-  return m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
+  local answer = m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
+  local copy = copy_seconds(state, item, m.bytes)
+  if copy == 0 then return answer end
+  local whole = merged(answer)
+  for _, name in ipairs(time_names) do whole[name] = whole[name] + copy end
+  return whole
 end
 
 --- Seconds of a collective that a product of `hides` seconds overlaps.
