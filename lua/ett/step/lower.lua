@@ -461,26 +461,24 @@ local function message_of(state, items, i)
     members = members, topology = topology, links = links }
 end
 
---- Seconds of the copy after a gather of the sequence over tensor ranks, or before its reduce-scatter. Both exchange
---- whole shards, and the sequence is not the first dimension (PyTorch, _functional_collectives.py: torch.cat of
---- torch.chunk). A gather of a single sequence is in order (_maybe_view_chunk_cat). Gathers and scatters in chunks
---- beside a product have kernels of their own. DTensor does not repeat gathers beside weight gradients (`overlapped`).
-local function copy_seconds(state, item, bytes)
-  local p, gathers = state.plan, item.name == "all_gather" and not item.overlapped
-  if not (state.software.copies_sequence and p.sequence_parallel and item.group == "tp") or p.overlap_tensor
-    or not (gathers and p.micro_batch > 1 or item.name == "reduce_scatter") then
-    return 0.0
-  end
-  return 2 * bytes / (in_step.stream_share * state.times.cluster.device.memory_bandwidth)
+local function time_of(state, item, m)
+  return m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
 end
 
-local function time_of(state, item, m)
-  local answer = m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
-  local copy = copy_seconds(state, item, m.bytes)
-  if copy == 0 then return answer end
-  local whole = merged(answer)
-  for _, name in ipairs(time_names) do whole[name] = whole[name] + copy end
-  return whole
+--- Seconds of PyTorch's kernels beside a collective of tensor ranks along the sequence, its second dimension. Whole
+--- shards are exchanged, so a copy follows a gather and precedes a reduce-scatter (_functional_collectives.py:
+--- torch.cat of torch.chunk). A gather of a single sequence is in order (_maybe_view_chunk_cat). Beside a product, a
+--- sum over the ranks' parts follows the reduce-scatter (_symmetric_memory, _fused_matmul_reduce_scatter_impl). DTensor
+--- does not repeat gathers beside weight gradients (`overlapped`).
+local function copy_seconds(state, item, bytes)
+  local p, moved = state.plan, 0
+  if not (state.software.copies_sequence and p.sequence_parallel and item.group == "tp") then return 0.0 end
+  if item.name == "reduce_scatter" then
+    moved = p.overlap_tensor and 1 + 1 / item.degree or 2
+  elseif item.name == "all_gather" and not (item.overlapped or p.overlap_tensor or p.micro_batch == 1) then
+    moved = 2
+  end
+  return moved * bytes / (in_step.stream_share * state.times.cluster.device.memory_bandwidth)
 end
 
 --- Seconds of a collective that a product of `hides` seconds overlaps.
@@ -556,6 +554,11 @@ local function add_collective(state, items, i, hides, whole, late)
       split = {}
       for _, name in ipairs(time_names) do split[name] = answer[name] * exposed / answer.seconds end
     end
+  end
+  local copy = copy_seconds(state, item, m.bytes)
+  if copy > 0 then
+    time = merged(time)
+    for _, name in ipairs(time_names) do time[name] = time[name] + copy end
   end
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, m.links)
   index = add(state, {
