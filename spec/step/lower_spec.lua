@@ -594,6 +594,14 @@ describe("a host that reads the experts' numbers of tokens", function()
     assert.near(runs * (launch + 2 * launch), (added("before_permute", "moe_permute", nil, routing)), 1e-9)
     local plain, names = added("before_permute", "swiglu")
     assert.near(plain + runs * 8 * 1e-4, (added("before_permute", "swiglu", nil, kernels)), 1e-9)
+    -- A product that takes long waits for the kernels of its first expert alone.
+    plain = added("before_permute", "expert_linear1")
+    assert.near(plain + runs * 1e-4, (added("before_permute", "expert_linear1", nil, kernels)), 1e-9)
+    -- One that takes less than its eight launches ends one eighth of its time after the last. Only the operators before
+    -- it would be ahead, if the host read no numbers.
+    local behind = #names - launches(names, "moe_permute", "expert_linear2")
+    assert.near(runs * (1 / 8 - behind * (launch - short)), (added("before_permute", "expert_linear2", nil,
+      ":expert_seconds=0.2")), 1e-9)
     local count = launches(names, "moe_permute", "moe_router")
     assert.near(runs * (count * launch + 16e-3 - (count - 1) * short), (added("before_permute", "moe_router", nil,
       routing)), 1e-9)

@@ -739,7 +739,8 @@ local routed_after = 1 / 4
 
 --- The items of a forward pass between two points at which the host reads the experts' numbers of tokens, as
 --- { seconds of the host, seconds of the device } from index `first` on. The next layer is assumed to be alike. nil
---- without such points. Launches outside the graphs of modules are first those of the routed experts.
+--- without such points. Launches outside the graphs of modules are first those of the routed experts. Products of
+--- experts have `parts`, one an expert, and `later` seconds of the host after the first part.
 ---@param by_role table seconds of the device in the pass
 local function segment_of_layer(state, uses, order, by_role)
   local first, last = place_of_counts(state, order)
@@ -750,10 +751,12 @@ local function segment_of_layer(state, uses, order, by_role)
   for k, run in ipairs(order) do
     local o, n = state.operations[run[1]], run[2]
     local launched, routed = launching(o, n, launch)
-    local kernels = o.experts and n * (o.shape.batch or 1) * launch.expert or 0.0
+    local parts = o.experts and o.shape.batch or 1
+    local kernels = o.experts and n * parts * launch.expert or 0.0
     local seconds = o.forward and n * o.forward.seconds or 0.0
-    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
-      side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
+    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds, parts = parts,
+      later = (1 - 1 / parts) * kernels, side = k >= first and k <= last and "after" or "before",
+      runs = o.forward and launched > 0 and n or 0 }
     runs[own[k].side] = runs[own[k].side] + own[k].runs
     if o.experts and o.forward then
       routing, eager = routing + routed, eager + routed_after * n * state.times.stack.moe_launches * launch.eager
@@ -771,14 +774,15 @@ local function segment_of_layer(state, uses, order, by_role)
   return table.move(own, 1, first - 1, #own + 1, own)
 end
 
---- Seconds that the device waits in a segment that begins when it has no work: each item starts when the host has
---- launched it and the item before it has ended.
+--- Seconds that the device waits in a segment that begins when it has no work. Each item starts when the host has
+--- launched it, or its first part, and the item before it has ended. Its last part starts when it is launched.
 ---@param times number factor on the host's seconds
 local function wait_of_segment(segment, times)
   local launched, ended, device = 0.0, 0.0, 0.0
   for k = segment.first, #segment do
-    launched, device = launched + times * segment[k][1], device + segment[k][2]
-    ended = math.max(launched, ended) + segment[k][2]
+    local item, seconds = segment[k], segment[k][2]
+    launched, device = launched + times * item[1], device + seconds
+    ended = math.max(math.max(launched - times * item.later, ended) + seconds, launched + seconds / item.parts)
   end
   return ended - device
 end
