@@ -710,6 +710,11 @@ modules:
     assert.matches("not modelled: --turbo-deepep-num-cu, --use-turbo-attention\n",
       select(2, primus(text:format "true")) .. "\n", 1, true)
     assert.is_nil((select(2, primus(text:format "false")):find("turbo", 1, true)))
+    for stage = 0, 3 do
+      local p, notes = primus(((text:format "true"):gsub("stage: 0", "stage: " .. stage)))
+      assert.equal(stage >= 2, p.stack:find(":reads_counts=none", 1, true) ~= nil)
+      assert.equal(stage > 0, notes:find("--turbo-sync-free-moe-stage: its larger buffers", 1, true) ~= nil)
+    end
   end)
 
   it("of Megatron-LM's recipes are the keys of ARGS, with lists as on a command line", function()

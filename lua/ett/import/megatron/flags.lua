@@ -13,7 +13,7 @@ flags.values = set [[
   seq-length position-embedding-type rotary-percent normalization vocab-size padded-vocab-size
   make-vocab-size-divisible-by tokenizer-type attention-dropout hidden-dropout window-size window-attn-skip-freq
   attention-backend num-experts moe-ffn-hidden-size moe-router-topk moe-shared-expert-intermediate-size moe-layer-freq
-  moe-expert-capacity-factor moe-expert-rank-capacity-factor activation-func-clamp-value
+  moe-expert-capacity-factor moe-expert-rank-capacity-factor turbo-sync-free-moe-stage activation-func-clamp-value
   moe-router-num-groups moe-router-group-topk moe-token-dispatcher-type moe-flex-dispatcher-backend q-lora-rank
   kv-lora-rank qk-head-dim qk-pos-emb-head-dim v-head-dim mtp-num-layers hybrid-override-pattern mamba-state-dim
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
