@@ -675,14 +675,16 @@ local function launches_of_layer(state, uses)
   return launch
 end
 
+--- Kernels of an operation: one for each local expert, unless one kernel computes all.
+local function products_of(o, launch) return o.experts and not launch.together and o.shape.batch or 1 end
+
 --- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
 ---@param launch table of launches_of_layer
 local function launching(o, n, launch)
   -- An operator with `joins` has no host cost of its own: the other operator's includes it.
   local launched = o.operator and o.operator.joins and 0.0 or n * launch.each
   if not o.experts then return launched, 0.0 end
-  local products = launch.together and 1 or o.shape.batch or 1
-  return launched + n * products * launch.expert, n * launch.routing
+  return launched + n * products_of(o, launch) * launch.expert, n * launch.routing
 end
 
 --- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
@@ -751,7 +753,7 @@ local function segment_of_layer(state, uses, order, by_role)
   for k, run in ipairs(order) do
     local o, n = state.operations[run[1]], run[2]
     local launched, routed = launching(o, n, launch)
-    local parts = o.experts and o.shape.batch or 1
+    local parts = products_of(o, launch)
     local kernels = o.experts and n * parts * launch.expert or 0.0
     local seconds = o.forward and n * o.forward.seconds or 0.0
     own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds, parts = parts,

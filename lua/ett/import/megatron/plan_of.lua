@@ -370,7 +370,7 @@ local function stack_of(args, p, sharded, has_experts)
   local stage = args:number("turbo-sync-free-moe-stage", 0) -- of Primus
   if stage > 0 then args:note "--turbo-sync-free-moe-stage: its larger buffers are not modelled" end
   -- From 2 on DeepEP returns no numbers to the host (AMD-AGI/Primus#203).
-  if stack.name == "megatron_moe" and stage >= 2 then name = name .. ":reads_counts=none" end
+  if stack.name == deepep and stage >= 2 then name = name .. ":reads_counts=none" end
   if args:number "moe-expert-rank-capacity-factor" then
     args:note "--moe-expert-rank-capacity-factor: its additional rows are not modelled"
     -- The host knows the number of rows (token_dispatcher.py, _HybridEPManager.setup_metadata: num_permuted_tokens).
