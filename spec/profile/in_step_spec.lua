@@ -328,6 +328,24 @@ describe("kernels in a step", function()
     assert.is_true(on_tpu(50257) < 1.1 * on_tpu(50256))
   end)
 
+  it("take as long in a step on TPUs as in the profile of a step of Qwen3-8B on eight v6e", function()
+    local device, stack, sum = devices.get "tpu_v6e", stack_module.get "maxtext", 0.0
+    local function layer(inputs, outputs, forwards)
+      local x = { tokens = 3 * 8192, in_features = inputs, out_features = outputs }
+      sum = sum + 36 * (forwards * seconds(device, "linear_up", x, "bf16", "forward", stack)
+        + seconds(device, "linear_up", x, "bf16", "backward", stack))
+    end
+    layer(4096, 4096 + 2 * 1024, 1) -- stored on the host, not repeated
+    layer(4096, 4096, 1)
+    layer(4096, 2 * 12288, 2)
+    layer(12288, 4096, 1)
+    local head = { tokens = 3 * 8192, in_features = 4096, out_features = 151936 }
+    for _, pass in ipairs { "forward", "backward" } do
+      sum = sum + seconds(device, "lm_head", head, "bf16", pass, stack)
+    end
+    assert.near(1.791, sum, 0.03 * 1.791)
+  end)
+
   it("of heads use no tensor cores under BLOOM's software if their dimension is not a multiple of 8", function()
     local function times(stack, width, pass)
       local heads = { batch = 48, tokens = 2048, in_features = width, out_features = 2048 }

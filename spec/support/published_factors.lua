@@ -58,8 +58,6 @@ factors.list = {
   { "products.blackwell.other", place("products", "blackwell", "other"), prior = 1.03, spread = 0.10, on = blackwell },
   { "products.blackwell.mxfp8", place("products", "blackwell", "mxfp8"), prior = 1.25, spread = 0.15, on = blackwell },
   { "products.blackwell.nvfp4", place("products", "blackwell", "nvfp4"), prior = 1.03, spread = 0.10, on = blackwell },
-  { "products.tpu.bf16", place("products", "tpu", "bf16"), prior = 1.13, spread = 0.10, on = tpu },
-  { "products.tpu.other", place("products", "tpu", "other"), prior = 1.03, spread = 0.10, on = tpu },
   { "grouped.streams", place("grouped", "streams"), prior = 1.1, spread = 0.15, on = moe },
   { "grouped.kernel", place("grouped", "kernel"), prior = 1.1, spread = 0.15, on = moe },
   { "grouped.tpu", place("grouped", "tpu"), prior = 1.1, spread = 0.15, on = tpu },

@@ -1,6 +1,6 @@
 --- Factors between a kernel's time in a training step and its time measured alone. The factors of products (except on
---- Ampere), grouped products and attention are fitted to published steps (spec/bench/support/fit_published.lua). The
---- fits are regularised towards the prior values in the comments.
+--- Ampere and TPUs), grouped products and attention are fitted to published steps
+--- (spec/bench/support/fit_published.lua). The fits are regularised towards the prior values in the comments.
 local in_step = {}
 
 --- Share of its host's memory bandwidth that Adam on the host reaches; assumed. It takes about 10 s for 72e9 weights on
@@ -11,10 +11,14 @@ in_step.host_memory_share = 0.15
 --- in short bursts. Sustained over a second, bf16 products are 11 to 17 % slower on H200 and 12 to 15 % on B200, fp8 0
 --- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also contain all other slowdowns of products
 --- in a step: bf16 on Blackwell is far above the sustained tables.
+--- TPUs get the measured rates of their own products, which do not fall with time. In a profiled step of Qwen3-8B on
+--- eight v6e, all products take 1,791 ms (MaxText, batch 3 of 8192 tokens; vlasenkoalexey/
+--- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization"). ett's products of that step take
+--- 1,786 ms without a factor. fp8 is assumed to be like bf16.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.12 },
   blackwell = { bf16 = 1.34, other = 1.12, mxfp8 = 1.24, nvfp4 = 0.975 },
-  tpu = { bf16 = 1.19, other = 1.13 }, other = { bf16 = 1.13, other = 1.03 },
+  tpu = { bf16 = 1.0, other = 1.0 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Constants of the norm kernels (ett.profile.kernels.norm), fitted to norm_training of H200 and GB300 by
