@@ -7,7 +7,7 @@ return {
   price_per_gpu_hour = 12.00,
   price_source = "Google Cloud TPU, on demand, us-central1, October 2026: 12.00 $ per chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
-  device = "tpu_v7x", stack = "maxtext",
+  device = "tpu_v7x", stack = "maxtext:attention=tokamax", -- tpu-recipes for Ironwood: use_tokamax_splash
   host = { name = "PCIe", bandwidth = 32e9, source = "assumed: that of TPU v6e" },
   links = {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9, torus = { 4, 4, 4 },

@@ -882,6 +882,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       .. "to the host are not modelled" }, notes)
     assert.same({ "remat_policy = save_out_proj is modelled as full, which stores less and repeats more" },
       (select(2, of("3", "ici_fsdp_parallelism=8 remat_policy=save_out_proj"))))
+    assert.equal("maxtext:attention=tokamax", of("3", "ici_fsdp_parallelism=8 use_tokamax_splash=True").stack)
     assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
   end)
 

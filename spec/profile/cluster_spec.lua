@@ -26,7 +26,7 @@ describe("bundled clusters", function()
   it("of TPUs run XLA: no driver's context, and gathers beside computing", function()
     for _, name in ipairs(cluster_module.names()) do
       local cluster = cluster_module.get(name)
-      assert.equal(cluster.device.generation == "tpu" and "maxtext" or nil, cluster.stack, name)
+      assert.equal(cluster.device.generation == "tpu" and "maxtext" or nil, (cluster.stack or ""):match "^%w+", name)
     end
   end)
 

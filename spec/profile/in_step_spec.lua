@@ -72,6 +72,34 @@ describe("kernels in a step", function()
     assert.near(in_step.attention.cudnn.blackwell[1], seconds(rtx, "flash_attention", x, "bf16") / alone, 1e-9)
   end)
 
+  it("of attention on TPUs follow the matrix units and the kernel; products and other devices do not", function()
+    local x = { batch = 4, heads = 32, kv_heads = 8, seq_q = 8192, seq_k = 8192, head_dim = 128 }
+    local function ratio(name, kernel, pass)
+      local stack = stack_module.get "maxtext"
+      stack.attention = kernel
+      return seconds(devices.get(name), "flash_attention", x, "bf16", pass)
+        / seconds(devices.get(name), "flash_attention", x, "bf16", pass, stack)
+    end
+    for _, kernel in ipairs { "splash", "tokamax" } do
+      assert.equal(1, ratio("tpu_v5p", kernel, "forward"))
+      assert.equal(1, ratio("h100_sxm", kernel, "backward"))
+    end
+    local v7x, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
+    local pairs_of_blocks = 4 * 32 * 8192 * (4096 + 1024)
+    local least = 2 * 2 * 128 * pairs_of_blocks / v7x:peak "bf16"
+    assert.near(0.245, least / seconds(v7x, "flash_attention", x, "bf16", "forward", stack), 1e-3)
+    assert.near(0.408, 2.5 * least / seconds(v7x, "flash_attention", x, "bf16", "backward", stack), 1e-3)
+    stack.attention = "tokamax"
+    assert.near(0.372, least / seconds(v7x, "flash_attention", x, "bf16", "forward", stack), 1e-3)
+    local function factor(name)
+      local times = device_times.new(devices.get(name))
+      return times:operator("linear_up", large, "bf16", "forward").seconds
+        / times:at_burst():operator("linear_up", large, "bf16", "forward").seconds
+    end
+    assert.near(in_step.products.tpu.bf16, factor "tpu_v6e", 1e-9)
+    assert.near(in_step.products.other.bf16, factor "tpu_v5p", 1e-9)
+  end)
+
   it("of attention are at most as fast as cuDNN's; FlashAttention 3 and 4 are as fast", function()
     local shape = { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
     for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p", "mi300x", "mi355x" } do

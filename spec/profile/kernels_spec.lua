@@ -3,6 +3,7 @@ local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local kernels = require "ett.profile.kernels"
+local merged = require "ett.base.merged"
 local norm = require "ett.profile.kernels.norm"
 local stacks = require "ett.operator.stack"
 local training = require "ett.profile.kernels.attention_training"
@@ -228,6 +229,36 @@ describe("the bundled devices", function()
       return 2 * 16384 ^ 3 / (kernels.of(device, "gemm", dtype):predict(x)) / device:peak(dtype)
     end
     assert.is_true(share "fp8" < share "bf16")
+  end)
+
+  it("give splash attention on large matrix units the measured times of whole blocks", function()
+    local splash = require "ett.profile.kernels.splash"
+    local function seconds(name, kernel, pass, change)
+      return splash.seconds(device_module.get(name), kernel, pass, merged({ batch = 3, heads = 32, seq_q = 8192,
+        seq_k = 8192, head_dim = 128, value_dim = 128, causal = 1, window = 0 }, change or {}))
+    end
+    -- vlasenkoalexey/tpu_performance_autoresearch_wiki: shares of steps of Qwen3-8B on v6e, a layer.
+    assert.near(0.188 * 3.612 / 72, seconds("tpu_v6e", "splash", "forward"), 4e-4)
+    assert.near(0.139 * 3.612 / 36, seconds("tpu_v6e", "splash", "backward"), 4e-4)
+    assert.near(0.056 * 3.853 / 36, seconds("tpu_v6e", "tokamax", "forward"), 1e-4)
+    assert.near(0.126 * 3.853 / 36, seconds("tpu_v6e", "tokamax", "backward"), 1e-4)
+    -- ultrons/jax-gpt: 58 layers of DeepSeek-V3 with 8 sequences on each of a chip's two devices.
+    local wide = { batch = 16, heads = 128, seq_q = 4096, seq_k = 4096, head_dim = 192 }
+    assert.near(1.644 / 58, seconds("tpu_v7x", "splash", "forward", wide), 1e-3)
+    assert.near(2.619 / 58, seconds("tpu_v7x", "splash", "backward", wide), 1e-3)
+    local long = seconds("tpu_v6e", "splash", "forward", { seq_q = 16384, seq_k = 16384 })
+    local function windowed(window)
+      return seconds("tpu_v6e", "splash", "forward", { seq_q = 16384, seq_k = 16384, window = window }) / long
+    end
+    -- Of 8 x 9 / 2 blocks: 1 + 2 + 6 x 3 with two earlier blocks, also if the window begins in one.
+    assert.near(21 / 36, windowed(4096), 1e-9)
+    assert.equal(windowed(4096), windowed(2049))
+    assert.equal(1.0, windowed(15000))
+    assert.equal(seconds("tpu_v6e", "splash", "forward"), seconds("tpu_v6e", "splash", "forward", { head_dim = 64 }))
+    local halves = seconds("tpu_v6e", "splash", "forward", { seq_q = 4096, shards = 2 })
+    assert.near(0.5, halves / seconds("tpu_v6e", "splash", "forward"), 1e-9)
+    assert.is_nil(seconds("tpu_v5p", "splash", "forward"))
+    assert.is_nil(seconds("tpu_v6e", "cudnn", "forward"))
   end)
 
   it("start later if they quantise the activation, except in AMD's tables", function()

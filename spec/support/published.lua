@@ -570,6 +570,7 @@ function published.stack(row)
   stack.attention = attention_of_release(row) or stack.attention
   -- torchtitan gathers in 16 bits with scales of rows (parallelize_llama: enable_float8_tensorwise_tp).
   if (row.precision_detail or ""):find "rowwise" then stack.quantised_gathers = "none" end
+  if row.device:find "^TPU7x" then stack.attention = "tokamax" end -- tpu-recipes: use_tokamax_splash
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.

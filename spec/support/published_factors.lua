@@ -70,7 +70,6 @@ factors.list = {
   { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 3.5, spread = 0.2, on = hopper },
   { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10, on = hopper },
   { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15, on = blackwell },
-  { "attention.cudnn.tpu", attention("cudnn", "tpu"), prior = 1.1, spread = 0.15, on = tpu },
   { "launch_seconds, Megatron", of_stacks("launch_seconds", "megatron", "megatron_fsdp"), prior = 45e-6, spread = 0.4 },
   { "launch_seconds, FSDP", of_stacks("launch_seconds", "fsdp_eager", "torchtitan_eager", "llm_foundry", "internevo"),
     prior = 40e-6, spread = 0.4 },

@@ -7,6 +7,7 @@ return {
   peak_flops = { bf16 = 918e12, fp8 = 918e12, int8 = 1836e12 },
   -- Memory that programs can use: 33550237696 bytes (vllm-project/vllm#16211, gpu_memory_per_device).
   memory_bytes = 33.55e9, memory_bandwidth = 1.6e12, multiprocessors = 1, l2_bytes = 128 * 2^20,
+  matrix_side = 256, -- jax-ml/scaling-book, tpus.md
   generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
   assumed = true,

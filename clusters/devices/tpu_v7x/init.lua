@@ -18,6 +18,7 @@ return {
   -- Permuting 8192 tokens of 6144 values to 8 experts and back takes 2.1 ms a device (sgl-project/sglang-jax#1650:
   -- 2.1 s for 75 layers and 110,000 tokens).
   gather_share = 0.235,
+  matrix_side = 256, -- ultrons/jax-gpt, autoperf/v7x_KNOWLEDGE.md
   generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
   assumed = true,

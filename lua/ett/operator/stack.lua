@@ -19,7 +19,7 @@ stack_module.fields = {
   name = "string", summary = "string", source = "string",
   base = "string?", assumed = flag,
   attention = { "string", default = "cudnn",
-    one_of = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton" } },
+    one_of = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton", "splash", "tokamax" } },
   attention_dtype = { "string", default = "bf16", one_of = { "bf16", "fp8" } },
   grouped = { "string", default = "kernel", one_of = { "streams", "kernel" } },
   grouped_tile = { "natural", default = 0, most = 1 << 20 },

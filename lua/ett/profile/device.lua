@@ -35,6 +35,7 @@ device_module.fields = {
   assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
   host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
   exponentials = within(1, 4096), gather_share = within(1e-3, 1),
+  matrix_side = { "count", optional = true, most = 4096 },
 }
 
 -- A block format runs at the rate of its plain format. Volta's only 16-bit type is fp16.

@@ -14,6 +14,7 @@ local merged = require "ett.base.merged"
 local norm = require "ett.profile.kernels.norm"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
+local splash = require "ett.profile.kernels.splash"
 local stacks = require "ett.operator.stack"
 local streaming = require "ett.profile.kernels.streaming"
 local training = require "ett.profile.kernels.attention_training"
@@ -50,7 +51,8 @@ end
 -- from 1 at 1 GFLOP to its full value at 10 GFLOP. Blackwell runs fp8_block as mxfp8 (Transformer Engine's
 -- documentation, FP8 Blockwise Scaling).
 local function in_step_factor(device, kernel, dtype, flops)
-  local most = in_step.products[device.generation] or in_step.products.other
+  local generation = (device.generation ~= "tpu" or device.matrix_side) and device.generation
+  local most = in_step.products[generation] or in_step.products.other
   if dtype == "fp8_block" and most.mxfp8 then dtype = "mxfp8" end
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
   local known = transfer.allowed(device, dtype) or kernel.sustained
@@ -254,6 +256,17 @@ local function merging(self, shape, pass)
     / (self.device.memory_bandwidth * in_step.stream_share)
 end
 
+-- Attention by the splash kernels of TPUs: like the answer of `attention`, or nil.
+local function splash_attention(self, op, shape, pass, x)
+  local seconds = splash.seconds(self.device, self.stack.attention, pass, x)
+  if not seconds then return nil end
+  local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth
+  local peak = training.flops(x, pass) / self.device:peak "bf16"
+  seconds = math.max(seconds, memory / in_step.stream_share) + merging(self, shape, pass)
+  return { seconds = seconds, low_seconds = math.max(seconds * (1 - splash.spread), peak, memory),
+    high_seconds = seconds * (1 + splash.spread), provenance = "calibrated", detail = "share of a measured kernel" }
+end
+
 local function attention(self, op, shape, pass)
   local laws = self:laws()
   if not (laws and shape.batch and shape.heads and shape.seq_q and shape.seq_k and shape.head_dim) then return nil end
@@ -261,6 +274,8 @@ local function attention(self, op, shape, pass)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
     window = shape.window or 0, shards = shape.shards, blocks = blocks_of(self, shape) }
+  local own = splash_attention(self, op, shape, pass, x)
+  if own then return own end
   local dtype = self.stack.attention_dtype
   if not self.device:peak(dtype) and dtype ~= "bf16" then
     error_module.raise("model", "stack %s: attention_dtype = '%s' needs a rate in the device's peak_flops; %s has none",

@@ -14,7 +14,8 @@ in_step.host_memory_share = 0.15
 --- TPUs get the measured rates of their own products, which do not fall with time. In a profiled step of Qwen3-8B on
 --- eight v6e, all products take 1,791 ms (MaxText, batch 3 of 8192 tokens; vlasenkoalexey/
 --- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization"). ett's products of that step take
---- 1,786 ms without a factor. fp8 is assumed to be like bf16.
+--- 1,786 ms without a factor. This is assumed for v7x and for fp8 too. No profile of older TPUs, whose matrix units
+--- have 128 x 128 elements, is known: they have the factor of all other devices.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.12 },
   blackwell = { bf16 = 1.34, other = 1.12, mxfp8 = 1.24, nvfp4 = 0.975 },
@@ -59,16 +60,20 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- sdpa stands for PyTorch's scaled_dot_product_attention if it prefers cuDNN. PyTorch does so on Hopper and Blackwell
 --- with cuDNN above 9.15.0 (sdp_utils.cpp, check_prefer_cudnn_attention), which its wheels have since 2.11
 --- (huggingface/transformers#48163). torchtitan asks for this order itself. AMD has FlashAttention.
+--- On TPUs with matrix units of 128 x 128, JAX's kernels take 0.91 times the law's time forward and 1.10 times
+--- backward: the mean of v5p's times (apple/axlearn, tpu_attention_benchmark.py: two sequences of 8192 tokens, window
+--- of 4096). Larger matrix units have laws of their own (ett.profile.kernels.splash).
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A kernel without an entry for a generation counts as fast as the
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 1.26, 1.26 }, cdna2 = { 2.04, 4.36 },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.15, 1.15 }, tpu = { 0.91, 1.10 }, cdna2 = { 2.04, 4.36 },
     cdna3 = { 1.08, 1.09 }, cdna4 = { 1.08, 1.09 } },
   flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
   sdpa = { cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
   flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
+  splash = {}, tokamax = {},
 }
 
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another

@@ -72,7 +72,8 @@ end
 return function(config, given, model, note)
   local size = mesh(config, given)
   if size.pipeline > 1 then error_module.raise("format", "MaxText's pipelines are not modelled") end
-  local p = { seq = config("", "max_target_length", 2048), pp = 1, stack = "maxtext", ep = size.expert,
+  local p = { seq = config("", "max_target_length", 2048), pp = 1, ep = size.expert,
+    stack = config("", "use_tokamax_splash", false) and "maxtext:attention=tokamax" or "maxtext",
     tp = size.tensor * size.tensor_transpose * size.tensor_sequence, cp = size.context * size.sequence,
     dp = given.dp or size.data * size.fsdp * size.fsdp_transpose * size.expert,
     micro_batches = config("", "gradient_accumulation_steps", 1) }

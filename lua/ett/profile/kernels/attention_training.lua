@@ -15,13 +15,15 @@ local merged = require "ett.base.merged"
 local launch_seconds = 4e-6 -- assumed; not part of the fit
 
 --- Query-key pairs of one head and sequence. x.shards: context-parallel ranks, or nil.
-local function pairs_of(x)
+function training.pairs(x)
   local window = x.window > 0 and x.window < x.seq_k * (x.causal == 0 and 2 or 1) and x.window
   if window then return x.seq_q * (window - window * (x.causal == 0 and 0.25 or 0.5) * (window / x.seq_k)) end
   if x.causal == 0 then return x.seq_q * (x.seq_k + 0.0) end
   -- Each context-parallel rank holds one early and one late chunk of the sequence: half of all pairs.
   return x.seq_q * (x.shards and x.seq_k / 2.0 or x.seq_k - x.seq_q / 2.0)
 end
+
+local pairs_of = training.pairs
 
 -- Rows of a block: queries forward, keys backward.
 local block_rows = 128

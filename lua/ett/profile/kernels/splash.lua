@@ -1,0 +1,51 @@
+--- Splash attention on TPUs whose matrix units have 256 x 256 elements (v6e, v7x): JAX's Pallas kernel and that of
+--- tokamax.
+--
+-- The kernels compute whole blocks of queries and keys, also where the mask hides a part of a block. They fill heads of
+-- fewer values than a vector has lanes with zeros (JAX, splash_attention_kernel.py, NUM_LANES).
+local pairs_of = require("ett.profile.kernels.attention_training").pairs
+local max, min, ceil = math.max, math.min, math.ceil
+
+local splash = {}
+
+-- Queries and keys of a block: sa_block_q and sa_block_kv of most recipes of tpu-recipes.
+local block, lanes = 2048, 128
+
+-- FLOPs of the computed pairs over seconds, as a share of the device's bf16 peak, forward and backward; five products
+-- count backward.
+-- splash: v6e reaches 0.238 and 0.405 (Qwen3-8B in MaxText, 8192 tokens; vlasenkoalexey/
+-- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization": forward 18.8 % of a step of 3,612 ms
+-- for 72 passes of three sequences, backward 13.9 % for 36). v7x reaches 0.252 and 0.411 (ultrons/jax-gpt, DeepSeek-V3,
+-- 8 sequences of 4096 tokens on a device: 1,644 and 2,619 ms for 58 layers).
+-- tokamax: v6e (the same wiki, Qwen3-8B in JAX, three sequences of 8192 tokens: each of two forward passes of 36 layers
+-- takes 5.6 % of a step of 3,853 ms, the backward pass 12.6 %).
+local shares = { splash = { forward = 0.245, backward = 0.408 }, tokamax = { forward = 0.372, backward = 0.417 } }
+
+--- Half-width of the interval; assumed, as for a neighbour's laws.
+splash.spread = 0.2
+
+-- Query-key pairs of one head and sequence in the blocks that a kernel computes.
+local function computed(x)
+  local side = min(block, x.seq_k)
+  if x.causal == 0 then return x.seq_q * (x.seq_k + 0.0) end
+  local earlier = x.window > 0 and ceil(x.window / side) * side
+  if earlier and earlier + side < x.seq_k then
+    return x.seq_q * (earlier + side - earlier * (earlier + side) / (2.0 * x.seq_k))
+  end
+  return min(pairs_of { seq_q = x.seq_q, seq_k = x.seq_k, causal = 1, window = 0, shards = x.shards }
+    + x.seq_q * side / 2, x.seq_q * (x.seq_k + 0.0))
+end
+
+--- Seconds of a pass, or nil if the device or the kernel is another.
+---@param device ett.Device
+---@param kernel string the stack's attention
+---@param x table of ett.profile.kernels.attention_training
+function splash.seconds(device, kernel, pass, x)
+  local share = device.matrix_side == 256 and shares[kernel]
+  if not share then return nil end
+  local head, value = max(lanes, x.head_dim), max(lanes, x.value_dim)
+  local dims = pass == "backward" and 3 * head + 2 * value or head + value
+  return 2.0 * x.batch * x.heads * dims * computed(x) / (device:peak "bf16" * share[pass])
+end
+
+return splash
