@@ -48,7 +48,7 @@ local function on(...)
     return false
   end
 end
-local ampere, hopper, blackwell, tpu = on "^A100", on("^H%d", "^GH"), on("^B[23]", "^GB"), on "^TPU"
+local ampere, hopper, blackwell = on "^A100", on("^H%d", "^GH"), on("^B[23]", "^GB")
 local function moe(row) return row.arch == "moe" end
 
 factors.list = {
@@ -60,7 +60,6 @@ factors.list = {
   { "products.blackwell.nvfp4", place("products", "blackwell", "nvfp4"), prior = 1.03, spread = 0.10, on = blackwell },
   { "grouped.streams", place("grouped", "streams"), prior = 1.1, spread = 0.15, on = moe },
   { "grouped.kernel", place("grouped", "kernel"), prior = 1.1, spread = 0.15, on = moe },
-  { "grouped.tpu", place("grouped", "tpu"), prior = 1.1, spread = 0.15, on = tpu },
   { "power_exponent", place("power_exponent"), prior = 0.5, spread = 0.3, on = on("^B[23]", "^GB", "96GB") },
   { "communication_share", of_stacks("communication_share", "megatron", "megatron_fsdp", "megatron_2021",
     "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan", "internevo"),

@@ -81,14 +81,15 @@ local function expert_product(self, kernel, dtype, x)
     tile = self.stack.grouped_tile * (self.device.partitions or 1) }
   local streams = self.stack.grouped == "streams"
   local found = table.pack(experts.seconds(kernel, x, how))
+  local tpu = self.device.generation == "tpu"
+  local kind = streams and "streams" or tpu and (x.sums and "tpu_sums" or "tpu") or "kernel"
   how.ways, how.tile = "apart", 0
   local apart = streams and table.pack(experts.seconds(kernel, x, how))
   for i, together in ipairs(found) do
     if streams then
-      found[i] = in_step.grouped.streams * (together + in_step.apart * math.max(0.0, apart[i] - together))
-    else
-      found[i] = together * (in_step.grouped[self.device.generation] or in_step.grouped.kernel)
+      together = together + in_step.apart * math.max(0.0, apart[i] - together)
     end
+    found[i] = together * in_step.grouped[kind]
   end
   return table.unpack(found)
 end

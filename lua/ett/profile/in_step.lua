@@ -1,6 +1,6 @@
 --- Factors between a kernel's time in a training step and its time measured alone. The factors of products (except on
---- Ampere and TPUs), grouped products and attention are fitted to published steps
---- (spec/bench/support/fit_published.lua). The fits are regularised towards the prior values in the comments.
+--- Ampere), grouped products and attention are fitted to published steps (spec/bench/support/fit_published.lua). The
+--- fits are regularised towards the prior values in the comments. No factor of TPUs is fitted.
 local in_step = {}
 
 --- Share of its host's memory bandwidth that Adam on the host reaches; assumed. It takes about 10 s for 72e9 weights on
@@ -113,9 +113,13 @@ in_step.update_bytes = { fp16 = 24, other = 12 }
 --- samples with more than 5e7 scores (GPT-NeoX's kernel, which Megatron also uses).
 in_step.masked_softmax = { 1.34, 1.44 }
 
---- Time of the experts' products over the time that ett.profile.kernels.experts gives; fitted. streams: separate
---- products on a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
-in_step.grouped = { streams = 1.4, kernel = 1.19, tpu = 1.26 }
+--- Time of the experts' products over the time that ett.profile.kernels.experts gives. streams: separate products on a
+--- few CUDA streams; kernel: one grouped kernel. Both are fitted.
+--- tpu, tpu_sums: products on TPUs with the rows of each expert, and sums over them (weight gradients). A profiled step
+--- of DeepSeek-V3 on v7x has 64 experts and 131,072 rows on a device in each of two parts. 58 layers take 1,833 ms
+--- forward, 1,801 ms for the gradients of rows, and 3,028 ms for the sums (Megablox, tgmm; ultrons/jax-gpt,
+--- research/dsv3, iteration 6). ett's times are 0.99, 1.01 and 0.62 of these.
+in_step.grouped = { streams = 1.4, kernel = 1.19, tpu = 1.0, tpu_sums = 1.6 }
 
 --- Position of products on streams between one grouped kernel (0) and the sum of separate products (1).
 in_step.apart = 0.706

@@ -1,7 +1,7 @@
 --- Fits the factors of spec/support/published_factors.lua to published steps: to all sources, and without one source
 -- each.
 --
---   ett run spec/bench/support/fit_published.lua [only=tpu] [rounds=3] [most=8] [out=FILE] [write=true]
+--   ett run spec/bench/support/fit_published.lua [only=hopper] [rounds=3] [most=8] [out=FILE] [write=true]
 --
 -- only: a pattern; factors whose names it does not match keep their values. write: the factors fitted on all sources
 -- go into in_step.lua and the stacks.
