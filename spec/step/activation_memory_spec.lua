@@ -1,5 +1,6 @@
 --- Activations of a layer against Korthikanti et al. 2022 (arXiv 2205.05198), table 2, by hand.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 
 --- Bytes that one more layer keeps: the difference of two models, so that embedding and head cancel.
@@ -360,6 +361,38 @@ describe("recompute = half", function()
     assert.equal(full.expert_linear1, half.expert_linear1)
     assert.near(full.linear_qkv / 6, half.linear_qkv, 1e-12) -- keys alone
     assert.equal(0.0, half.all_to_all)
+  end)
+
+  it("keeps the outputs that a plan names and repeats the rest, by hand", function()
+    local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
+    local function plan(mode, keeps)
+      return { seq = 1024, micro_batches = 1, recompute = mode, recompute_keeps = keeps, stack = "maxtext", dp = 2,
+        zero = 3 }
+    end
+    -- The layer's input; queries, keys and values; attention's output and statistics. The last product never runs again.
+    local keeps = { "linear_qkv", "flash_attention", "linear_down" }
+    assert.equal(2 * 1024 * (1024 + 1536 + 1024 + 2 * 16), layer_bytes(h, plan("half", keeps), "llama"))
+    local halved = plan("half", { "linear_qkv" })
+    halved.offload_activations = 0.5
+    assert.equal(1024 * (1024 + 1536), layer_bytes(h, halved, "llama"))
+    local function of(mode, names)
+      local e, again = estimate.new { cluster = "tpu_v6e", model = model_module.new("llama", merged(h, { layers = 4 })),
+        plan = plan(mode, names) }, {}
+      for _, entry in ipairs(e.operators) do again[entry.name] = entry.recompute_seconds end
+      return again, e.step_seconds
+    end
+    local all, whole = of "full"
+    local named, step = of("half", keeps)
+    assert.equal(0, all.linear_down)
+    assert.is_true(all.linear_qkv > 0 and all.flash_attention > 0 and all.linear_proj > 0)
+    for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down" } do assert.equal(0, named[name]) end
+    for _, name in ipairs { "linear_proj", "linear_up", "rms_norm" } do assert.equal(all[name], named[name]) end
+    assert.is_true(step < whole)
+    local function refused(mode, names) return tostring(select(2, pcall(of, mode, names))) end
+    assert.matches("recompute_keeps needs recompute = 'half', got 'full'", refused("full", { "linear_qkv" }))
+    assert.matches("unknown operator 'query'", refused("half", { "query" }))
+    assert.matches("has the value linear_qkv twice", refused("half", { "linear_qkv", "linear_qkv" }))
+    assert.matches("does not know the bytes of the output of optimizer", refused("half", { "optimizer" }))
   end)
 
   it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()

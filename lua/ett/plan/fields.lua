@@ -138,6 +138,10 @@ local fields = {
       program = as_text,
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
         .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
+    { "recompute_keeps", "list", optional = true,
+      program = as_text,
+      help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others: "
+        .. "linear_qkv, flash_attention, ... (default: as in the stack)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },

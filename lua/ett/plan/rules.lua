@@ -353,8 +353,27 @@ local function once(p, name, add)
   end
 end
 
+--- The operators whose outputs are stored.
+local function kept_outputs(p, add)
+  if not p.recompute_keeps then return end
+  -- A search sets p.recompute later, to "half".
+  if (p.recompute or "half") ~= "half" then
+    add("recompute_keeps needs recompute = 'half', got '%s'", p.recompute)
+  end
+  once(p, "recompute_keeps", add)
+  for _, name in ipairs(p.recompute_keeps) do
+    local op = operator.find(tostring(name))
+    if not op then
+      add("recompute_keeps: unknown operator '%s'; `ett list operators` names them all", tostring(name))
+    elseif not op.output_bytes and op.family ~= "attention" then
+      add("recompute_keeps: ett does not know the bytes of the output of %s", op.name)
+    end
+  end
+end
+
 --- The modules of selective recomputation.
 local function recomputation(p, add)
+  kept_outputs(p, add)
   if not p.recompute_modules then return end
   -- A search sets p.recompute later, to "selective".
   if (p.recompute or "selective") ~= "selective" then

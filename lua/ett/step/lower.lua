@@ -193,6 +193,31 @@ end
 local stored_outputs = { reduce_scatter = function(item) return 1 / item.degree end,
   all_to_all = function() return 1 end }
 
+--- Bytes of an attention operator's output and of its fp32 statistics.
+local function attention_output(s, width)
+  return (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4)
+end
+
+--- The same as `checkpointed` if the plan names the operators whose outputs are stored (JAX: a policy of names).
+--- Attention stores its statistics too (JAX, splash_attention_kernel.py, residual_checkpoint_name). A last product that
+--- is never repeated stores nothing.
+local function kept_outputs(items, keeps, dtype)
+  local bytes, kept, repeated = 0.0, {}, {}
+  local wide = schema.wide(dtype)
+  for _, name in ipairs(keeps) do kept[operators.get(name)] = true end
+  for k, item in ipairs(items) do
+    local op = item.operator
+    local stored = item.kind == "operator" and kept[op] and not item.last
+    repeated[k] = (stored or item.last) and 0 or 1
+    if stored and op.family == "attention" then
+      bytes = bytes + item.times * attention_output(item.shape, schema.dtype_bytes[wide])
+    elseif stored then
+      bytes = bytes + item.times * op.output_bytes(item.shape, wide)
+    end
+  end
+  return bytes, repeated
+end
+
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
 --- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Grouped products of experts are not
 --- counted as products, and they are repeated. (torchtitan, distributed/activation_checkpoint.py and
@@ -208,7 +233,7 @@ local function checkpointed(items, c)
     if share then
       bytes, repeated[k] = bytes + item.times * item.bytes * share(item), 0
     elseif op and op.family == "attention" then
-      bytes, repeated[k] = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4), 0
+      bytes, repeated[k] = bytes + attention_output(s, width), 0
     elseif op and op.family == "gemm" and not op.experts then
       local parts, sum, stored = op.parts and op.parts(c) or {}, 0, 0
       for _, part in ipairs(parts) do sum = sum + part end
@@ -948,8 +973,13 @@ end
 local function run_of(state, items, place)
   local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
   local most, remade, moe = 0.0, 0.0, {}
-  if state.software.half_products and place == "middle" then
-    half_bytes, repeated = checkpointed(items, state.configuration)
+  local keeps = state.plan.recompute_keeps
+  if (keeps or state.software.half_products) and place == "middle" then
+    if keeps then
+      half_bytes, repeated = kept_outputs(items, keeps, state.plan.dtype)
+    else
+      half_bytes, repeated = checkpointed(items, state.configuration)
+    end
     half_uses = {}
   end
   for k, item in ipairs(items) do

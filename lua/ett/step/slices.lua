@@ -32,7 +32,7 @@ end
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
 --- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
 function slices.warning(p, lowered)
-  if p.recompute ~= "half" or lowered.stack.half_products then return nil end
+  if p.recompute ~= "half" or lowered.stack.half_products or p.recompute_keeps then return nil end
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
     local count = 0
     for _, kind in ipairs(layers) do
