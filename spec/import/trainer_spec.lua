@@ -873,17 +873,42 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     local plan, notes = of("3", "ici_fsdp_parallelism=1 ici_fsdp_transpose_parallelism=-1 "
       .. "remat_policy=qkv_proj_offloaded", { dp = 256 })
     for name, value in pairs { dp = 256, tp = 1, cp = 1, ep = 1, micro_batch = 3, micro_batches = 1, seq = 4096,
-      zero = 3, dtype = "bf16", gradient_dtype = "bf16", recompute = "full", stack = "maxtext",
+      zero = 3, dtype = "bf16", gradient_dtype = "bf16", recompute = "half", stack = "maxtext",
       overlap_parameters = true } do
       assert.equal(value, plan[name], name)
     end
     assert.is_nil(plan.shard)
-    assert.same({ "remat_policy = qkv_proj_offloaded is modelled as full, which stores less and repeats more; copies "
-      .. "to the host are not modelled" }, notes)
-    assert.same({ "remat_policy = save_out_proj is modelled as full, which stores less and repeats more" },
-      (select(2, of("3", "ici_fsdp_parallelism=8 remat_policy=save_out_proj"))))
+    assert.same({}, notes)
     assert.equal("maxtext:attention=tokamax", of("3", "ici_fsdp_parallelism=8 use_tokamax_splash=True").stack)
     assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
+  end)
+
+  it("stores the outputs that a policy of recomputation names, on the device or the host", function()
+    local function kept(policy, model)
+      local plan, notes = of("3", "ici_fsdp_parallelism=8 remat_policy=" .. policy, nil, model)
+      return { plan.recompute, plan.recompute_keeps or false, plan.offload_activations or 0 }, notes[1]
+    end
+    local hidden, qkv = 4096, (32 + 2 * 8) * 128
+    assert.same({ "full", false, 0 }, (kept "full"))
+    assert.same({ "none", false, 0 }, (kept "none"))
+    assert.same({ "half", { "linear_qkv" }, qkv / (hidden + qkv) }, (kept "qkv_proj_offloaded"))
+    assert.same({ "half", { "linear_proj" }, 0 }, (kept "save_out_proj"))
+    assert.same({ "half", { "linear_qkv", "linear_proj", "linear_down" }, 0 }, (kept "save_dot_except_mlpwi"))
+    assert.same({ "full", false, 1 }, (kept "custom decoder_layer_input=offload"))
+    assert.same({ "half", { "linear_qkv", "flash_attention" }, 0 },
+      (kept "custom context=device query_proj=device key_proj=device value_proj=device"))
+    assert.same({ "half", { "linear_up" }, hidden / (hidden + 2 * 14336) },
+      (kept "custom decoder_layer_input=offload mlpwi=device"))
+    local moe = model_module.new "mixtral-8x7b"
+    assert.same({ "half", { "expert_linear2" }, 2 / 3 }, (kept("custom mlpwo=offload", moe)))
+    local mixed, note = kept "custom query_proj=offload key_proj=offload"
+    assert.same({ { "half", { "linear_qkv" }, qkv / (hidden + qkv) },
+      "query_proj and key_proj and value_proj are modelled as offload" }, { mixed, note })
+    assert.same({ { "full", false, 0 }, "remat_policy = minimal_offloaded is modelled as full, which stores less and "
+      .. "repeats more; copies to the host are not modelled" }, { kept "minimal_offloaded" })
+    mixed, note = kept("custom query_proj=device key_proj=device value_proj=device", model_module.new "deepseek-v3")
+    assert.same({ "full", false, 0 }, mixed)
+    assert.equal("query_proj, key_proj and value_proj of latent attention are modelled as remat", note)
   end)
 
   it("is not read from comments", function()

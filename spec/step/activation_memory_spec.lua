@@ -369,7 +369,7 @@ describe("recompute = half", function()
       return { seq = 1024, micro_batches = 1, recompute = mode, recompute_keeps = keeps, stack = "maxtext", dp = 2,
         zero = 3 }
     end
-    -- The layer's input; queries, keys and values; attention's output and statistics. The last product never runs again.
+    -- The layer's input; queries, keys and values; attention's output and statistics. The last product runs once.
     local keeps = { "linear_qkv", "flash_attention", "linear_down" }
     assert.equal(2 * 1024 * (1024 + 1536 + 1024 + 2 * 16), layer_bytes(h, plan("half", keeps), "llama"))
     local halved = plan("half", { "linear_qkv" })

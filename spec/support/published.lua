@@ -295,11 +295,24 @@ local function recompute_of(row, unknown)
   return share < 0.25 and "none" or share < 0.75 and "half" or "full"
 end
 
--- Share of the stored activations that go to the host. The policies named `custom` in tpu-recipes offload the layers'
--- inputs (run_recipe.sh: decoder_layer_input=offload).
+local function is_custom(row) return row.framework == "maxtext" and (row.recompute_detail or ""):find "^custom" end
+
+-- Operators whose outputs the policies named `custom` in tpu-recipes store beside the layers' inputs. v7x: the recipes
+-- of Llama 70B store queries, keys, values and attention's output on the device (run_recipe.sh). v6e and v5p: queries,
+-- keys and values go to the host; so do the projections' outputs, but not in Llama 70B
+-- (maxtext_trillium_model_configs.py and maxtext_v5p_model_configs.py of MaxText's benchmarks).
+local function stored_outputs(row)
+  if not is_custom(row) then return nil end
+  local large = row.model:lower():find "llama ?3.1[ -]70b"
+  if row.device:find "^TPU7x" then return large and { "linear_qkv", "flash_attention" } or nil end
+  return { "linear_qkv", not large and "linear_proj" or nil }
+end
+
+-- Share of the stored activations that go to the host: all under these policies, except in v7x's recipes of Llama 70B.
 local function offloaded(row)
   if row.activation_offload_layers then return row.activation_offload_layers / row.layers end
-  return row.framework == "maxtext" and (row.recompute_detail or ""):find "^custom" and 1 or nil
+  if not is_custom(row) then return nil end
+  return not (row.device:find "^TPU7x" and stored_outputs(row)) and 1 or nil
 end
 
 -- Layers of each slice, if the row states more than "uniform".
@@ -465,6 +478,7 @@ function published.plan(row, dtype)
   local kept = zero == 2 and row.framework == "llm-foundry" -- SHARD_GRAD_OP
   if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
   local recompute, modules = recompute_of(row, unknown)
+  local keeps = stored_outputs(row)
   return {
     tp = tp, pp = pp, cp = context_ranks(row),
     dp = dp, ep = ep,
@@ -474,7 +488,7 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
-    recompute = recompute, recompute_modules = modules, dtype = dtype,
+    recompute = keeps and "half" or recompute, recompute_modules = modules, recompute_keeps = keeps, dtype = dtype,
     zero = kept and 3 or zero, reshard = not kept,
     gradient_dtype = (row.use == "memory" -- Korthikanti et al.: 18 bytes of states a parameter
         or (row.framework_version or ""):find "^launcher") and "fp32" -- its configurations state no grad_sync_dtype

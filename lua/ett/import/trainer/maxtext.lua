@@ -1,6 +1,7 @@
 --- A plan from MaxText's fields. Defaults are those of src/MaxText/configs/base.yml (003b416).
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
+local set_recompute = require "ett.import.trainer.remat"
 
 -- Axes of the mesh, and the plan's field that counts their ranks. Expert ranks also split the batch and the weights
 -- outside experts (expert_shard_attention_option: fsdp).
@@ -49,22 +50,6 @@ local function known(name, names, value)
   return names[value]
 end
 
--- Policies that store most outputs (layers/decoders.py, get_remat_policy), as the modules that are repeated. `minimal`
--- stores all products but those of attention, the other the products and the core of attention.
-local policies = { minimal = { "core_attn", "layernorm", "mlp_act" },
-  save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
-
-local function set_recompute(p, config, given, note)
-  local policy = config("", "remat_policy", "full")
-  if given.recompute then return end
-  p.recompute = policy == "none" and "none" or policies[policy] and "selective" or "full"
-  p.recompute_modules = policies[policy]
-  if p.recompute == "full" and policy ~= "full" then
-    note("remat_policy = %s is modelled as full, which stores less and repeats more%s", policy,
-      (policy == "custom" or policy:find "offload") and "; copies to the host are not modelled" or "")
-  end
-end
-
 ---@param config fun(section: string, name: string, default: any?): any
 ---@param given table plan fields that override the file
 ---@param model table
@@ -101,6 +86,6 @@ return function(config, given, model, note)
   if config("", "optimizer_memory_host_offload", false) then p.offload_optimizer = 1 end
   local capacity = config("", "capacity_factor", -1.0)
   if model.hyper.experts and capacity > 0 then p.capacity_factor = capacity end
-  set_recompute(p, config, given, note)
+  if not given.recompute then set_recompute(p, config, model.hyper, note) end
   return p
 end
