@@ -219,6 +219,15 @@ describe("the bundled devices", function()
     -- autoperf/microbench-results (one of the two devices of a chip, at the default clock).
     assert.near(181.8e12, rate("tpu_v5e", 8192, 8192, 8192), 0.05 * 181.8e12)
     assert.near(727.7e12, rate("tpu_v6e", 8192, 8192, 8192), 0.05 * 727.7e12)
+    local function half(name, dtype)
+      local seconds, low, high = kernels.of(device_module.get(name), "gemm", dtype):predict { m = 8192, n = 8192,
+        k = 8192 }
+      assert.near(seconds / low, high / seconds, 0.1)
+      return math.log(high / seconds)
+    end
+    -- A measured rate makes the interval narrower. v5p's rate and v7x's fp8 rate are assumed.
+    for _, name in ipairs { "tpu_v5e", "tpu_v6e", "tpu_v7x" } do assert.near(0.24, half(name, "bf16"), 0.05, name) end
+    assert.is_true(half("tpu_v5p", "bf16") > 0.5 and half("tpu_v7x", "fp8") > 0.5)
     for _, row in ipairs { { 4096, 129280, 885.8 }, { 16384, 129280, 888.1 }, { 65536, 129280, 903.5 },
       { 4096, 7168, 870.6 }, { 16384, 7168, 874.9 }, { 65536, 7168, 888.1 }, { 131072, 7168, 857.2 } } do
       assert.near(2e12 * row[3], rate("tpu_v7x", row[1], 7168, row[2]), 0.09 * 2e12 * row[3])
