@@ -101,7 +101,8 @@ memory of the software and were not checked against its code. So the errors abov
   layer of Transformer Engine (gpt_model.py). torchtitan, MaxText and llm-foundry are assumed to do the same, from
   memory.
 - If a device has no table of attention in training, the level of these times comes from attention kernels of the same
-  chip (GB200 from B200). Before, GB200 was estimated as fast as GB300. TPUs use H200's formulas unchanged.
+  chip (GB200 from B200). Before, GB200 was estimated as fast as GB300. TPUs with matrix units of 128 x 128 use H200's
+  formulas with measured factors.
 - Sends overlap if a row says so; before, this field was not read. If a row of NeMo does not state it, the sends of its
   virtual stages overlap.
 - NeMo and Megatron-Bridge rows that do not state it overlap gradients and parameters. Such rows of NeMo also reduce in
@@ -221,18 +222,21 @@ memory of the software and were not checked against its code. So the errors abov
   the tokens. The source marks two rows, of release 26.06.01, as a regression. They take 1.6 times as long as the
   releases before and after.
 - HybridEP reaches 0.75 of the links inside a node or NVLink domain (DeepEP, docs/README_Hybrid-EP.md, kernels alone).
-- Grouped kernels of all experts have another factor on GPUs (prior 1.1) than on TPUs.
+- Grouped kernels of all experts have a fitted factor on GPUs (prior 1.1), and measured ones on TPUs.
 - Two rows of Llama 3.1 8B on eight B300 seem to have each other's precision. The row of fp8 takes 0.394 s; another
   submitter's row of nvfp4 takes 0.406 s. The row of nvfp4 takes 0.551 s; the other row of fp8 takes 0.548 s. The note
   of the first says that copies of its configuration differ in FP4. So its precision is unknown; nvfp4, the one with
   fewer bits, is assumed (with fp8 its error was 43 %). The second row is unchanged, 27 % too fast.
 - TPUs first had H200's share of the peak rate, and its fall with duration. Rows of grade B were up to 42 % too slow,
   and those of the literature up to 67 %. After these errors had been seen, public measurements of products, links and
-  copies of rows were looked up. v4 and v5p use v5e's share. Two measurements of v6e (79 and 87 %) differ, and neither
-  is used. Products of v7x reach 83 % in Google's benchmark and 94 % in another; Google's is used. Nothing was fitted to
-  steps of v5e, v5p and v4. Their errors fell from 18, 29 and 16 to 4, 11 and 5 %. All A rows of TPUs have one source.
-  Without it the factors are their priors, so v6e's printed error rose from 3.9 to 9.0 %. With the shipped factors it is
-  4.5 %.
+  copies of rows were looked up. v4 and v5p use v5e's share. Two measurements of v6e (79 and 87 %) differ; the
+  products of a profiled step agree with the first. Products of v7x reach 83 % in Google's benchmark, which raises the
+  clock, and 94 % in another. At the default clock a third reaches 77 %, which is used.
+- Factors of products, attention and experts on TPUs were fitted to steps until November 2026. Without their source all
+  A rows were too fast: v6e by 9, v5p by 12, v7x by 18 %. Then profiles of kernels were looked up: of one step on v6e
+  and one on v7x, and attention alone on v5p (in_step.lua, kernels/splash.lua). They replace the fitted factors. What
+  the recipes store and offload was read from their scripts. Steps on v6e are now 5 % too fast, v5p 6, v7x 9. Mixtures
+  on v7x are 10 to 14 % too fast, for a reason that is not known.
 - Attention on AMD has the rates that AMD prints for AITER's kernels on MI300X and MI355X. The factor in a step is that
   of one profile on MI355X. They replace the laws of H200 with a factor of 1.7. In six MLPerf rows of grade B, which
   state almost no plan, the errors changed: MI350X from 5 to 15 %, MI355X from 21 to 17 %. MI350X is now as much slower
