@@ -63,13 +63,15 @@ describe("published measured steps", function()
     assert.same({ "full" }, of "remat policy save_qkv_proj")
   end)
 
-  it("of tpu-recipes' custom policies offload the inputs of layers, and fit as they did", function()
+  it("of tpu-recipes' custom policies store and offload what the recipes name, and fit as they did", function()
     local function of(id)
       local e = published.estimate(by_id[id])
-      return { e.plan.recompute, e.plan.offload_activations, e.fits }
+      return { e.plan.recompute, table.concat(e.plan.recompute_keeps or {}, " "), e.plan.offload_activations, e.fits }
     end
-    assert.same({ "full", 1, true }, of "tpurec_v5p_Llama4_Maverick")
-    assert.same({ "full", 1, true }, of "ironwood_llama3.1-405b_256_bf16")
+    assert.same({ "half", "linear_qkv linear_proj", 1, true }, of "tpurec_v5p_Llama4_Maverick")
+    assert.same({ "half", "linear_qkv", 1, true }, of "tpurec_v6e_Llama3_1_70B_MaxText_v6e_256")
+    assert.same({ "half", "linear_qkv flash_attention", 0, true }, of "ironwood_llama3.1-70b_128k_256_bf16")
+    assert.same({ "full", "", 1, true }, of "ironwood_llama3.1-405b_256_bf16")
     assert.equal(0, published.estimate(by_id["maxtext_v5e_64B_1x256"]).plan.offload_activations)
   end)
 

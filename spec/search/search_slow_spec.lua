@@ -174,6 +174,7 @@ describe("a search", function()
     for _, row in ipairs(rows_of { shard = 2, pp = 1 }) do assert.is_true(row.zero > 0) end
     for _, row in ipairs(rows_of({ pp = 1 }, { shard = { 2, 4 } })) do assert.is_true(row.zero > 0) end
     for _, row in ipairs(rows_of { recompute_modules = { "mlp" } }) do assert.equal("selective", row.recompute) end
+    for _, row in ipairs(rows_of { recompute_keeps = { "linear_qkv" } }) do assert.equal("half", row.recompute) end
     for _, row in ipairs(rows_of { interleave_group = 2, pp = 2 }) do assert.equal("interleaved", row.schedule) end
     for _, row in ipairs(rows_of { split = { 1, 0, 2, 1 }, pp = 2 }) do assert.equal(2, row.vp) end
     local groups = {}

@@ -379,10 +379,11 @@ describe("recompute = half", function()
       local e, again = estimate.new { cluster = "tpu_v6e", model = model_module.new("llama", merged(h, { layers = 4 })),
         plan = plan(mode, names) }, {}
       for _, entry in ipairs(e.operators) do again[entry.name] = entry.recompute_seconds end
-      return again, e.step_seconds
+      return again, e.step_seconds, tostring(e)
     end
     local all, whole = of "full"
-    local named, step = of("half", keeps)
+    local named, step, report = of("half", keeps)
+    assert.matches("half recompute keeping linear_qkv and flash_attention and linear_down", report, 1, true)
     assert.equal(0, all.linear_down)
     assert.is_true(all.linear_qkv > 0 and all.flash_attention > 0 and all.linear_proj > 0)
     for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down" } do assert.equal(0, named[name]) end

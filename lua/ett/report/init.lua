@@ -57,7 +57,7 @@ local function plan_text(p, stack)
   if p.recompute ~= "none" then
     words[#words + 1] = p.recompute .. " recompute"
       .. (p.recompute_modules and " of " .. table.concat(p.recompute_modules, " and ") or "")
-      .. (p.recompute_keeps and " without " .. table.concat(p.recompute_keeps, " and ") or "")
+      .. (p.recompute_keeps and " keeping " .. table.concat(p.recompute_keeps, " and ") or "")
   end
   if p.zero > 0 then words[#words + 1] = "ZeRO-" .. p.zero end
   if p.overlap_all_to_all == "shared_experts" then words[#words + 1] = "all-to-all beside shared experts" end
