@@ -257,9 +257,10 @@ local function merging(self, shape, pass)
     / (self.device.memory_bandwidth * in_step.stream_share)
 end
 
--- Attention by the splash kernels of TPUs: like the answer of `attention`, or nil.
+-- Attention by the splash kernels of TPUs in 16 bits: like the answer of `attention`, or nil.
 local function splash_attention(self, op, shape, pass, x)
-  local seconds = splash.seconds(self.device, self.stack.attention, pass, x)
+  local seconds = self.stack.attention_dtype == "bf16"
+    and splash.seconds(self.device, self.stack.attention, pass, x)
   if not seconds then return nil end
   local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth
   local peak = training.flops(x, pass) / self.device:peak "bf16"
