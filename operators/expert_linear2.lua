@@ -8,7 +8,7 @@ local op = { name = "expert_linear2", aliases = { "grouped_linear2" }, family = 
 function op.shape(c)
   local experts, tokens, ffn = shapes.experts(c)
   return { batch = experts, tokens = tokens, in_features = ffn, out_features = c.hidden,
-    bias = shapes.bias(c, "mlp_bias") }
+    bias = shapes.bias(c, "mlp_bias"), padded = c.mask_capacity and 1 or nil }
 end
 
 return gemm.define(op)

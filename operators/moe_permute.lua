@@ -6,9 +6,13 @@ local width = require("ett.operator.memory").width
 local op = { name = "moe_permute", family = "router", gathers = true,
   summary = "copies of tokens in the order of their experts" }
 
-op.schema = { tokens = "count", hidden = "count", top_k = "count" }
+-- slots, seq: of a one-hot mask (shapes.mask)
+op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?" }
 
-function op.shape(c) return { tokens = shapes.routed_tokens(c), hidden = c.hidden, top_k = c.top_k } end
+function op.shape(c)
+  local slots, seq = shapes.mask(c)
+  return { tokens = shapes.routed_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq }
+end
 
 --- Forward only copies; backward sums the gradients of a token's copies.
 function op.flops(s, pass) return pass == "backward" and (s.tokens + 0.0) * s.hidden * s.top_k or 0.0 end

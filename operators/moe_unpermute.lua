@@ -6,9 +6,13 @@ local width = require("ett.operator.memory").width
 local op = { name = "moe_unpermute", family = "router", gathers = true,
   summary = "weighted sum of experts' outputs, by token" }
 
-op.schema = { tokens = "count", hidden = "count", top_k = "count" }
+-- slots, seq: of a one-hot mask (shapes.mask)
+op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?" }
 
-function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden, top_k = c.top_k } end
+function op.shape(c)
+  local slots, seq = shapes.mask(c)
+  return { tokens = shapes.norm_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq }
+end
 
 --- Forward weighs and sums. Backward weighs the gradient, and multiplies it with the copies for the weights' gradient.
 function op.flops(s, pass) return (pass == "backward" and 3.0 or 2.0) * s.tokens * s.hidden * s.top_k end

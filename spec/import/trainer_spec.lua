@@ -931,6 +931,12 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     local moe = model_module.new "mixtral-8x7b"
     plan = of("4", "ici_expert_parallelism=8 ici_fsdp_parallelism=4 capacity_factor=1.25", nil, moe)
     assert.same({ 32, 8, 1, 1.25, 3 }, { plan.dp, plan.ep, plan.etp, plan.capacity_factor, plan.zero })
+    assert.is_nil(plan.pad_to_capacity)
+    plan = of("4", "ici_expert_parallelism=8 ici_fsdp_parallelism=4 capacity_factor=1.25 sparse_matmul=False", nil, moe)
+    assert.same({ 1.25, true }, { plan.capacity_factor, plan.pad_to_capacity })
+    plan, notes = of("4", "ici_expert_parallelism=8 ici_fsdp_parallelism=4 sparse_matmul=False", nil, moe)
+    assert.is_nil(plan.pad_to_capacity)
+    assert.matches("computes every expert", notes[1])
     plan = of("1", "ici_fsdp_parallelism=1 ici_data_parallelism=8")
     assert.same({ 8, 0, "fp32" }, { plan.dp, plan.zero, plan.gradient_dtype or "fp32" })
   end)

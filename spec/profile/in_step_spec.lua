@@ -445,6 +445,31 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("move tokens to experts of a fixed capacity by products with one-hot masks under MaxText", function()
+    local model = require("ett.model").new("mixtral", { layers = 2, hidden = 2048, heads = 16, ffn = 4096,
+      vocab = 32000, experts = 8, top_k = 2 })
+    local function of(stack, padded)
+      local lines = {}
+      for _, line in ipairs(estimate.new { model = model, cluster = "tpu_v6e", plan = { seq = 4096, micro_batch = 4,
+        micro_batches = 1, stack = stack, capacity_factor = padded and 1.25 or nil, pad_to_capacity = padded or nil,
+        recompute = "none" } }.operators) do lines[line.name] = line.seconds end
+      return lines
+    end
+    local free, padded, other = of("maxtext", false), of("maxtext", true), of("maxtext:one_hot_experts=false", true)
+    -- Four sequences of 4096 tokens with 10240 places: two products of the tokens, three of the outputs, in two layers.
+    local function products(m, n, k)
+      return seconds(devices.get "tpu_v6e", "linear_up", { tokens = 4 * m, in_features = k, out_features = n }, "bf16",
+        "forward", stack_module.get "maxtext")
+    end
+    local there, back = products(10240, 2048, 4096), products(4096, 2048, 10240)
+    assert.near(1, 2 * (there + back) / padded.moe_permute, 1e-9)
+    assert.near(1, 2 * (back + there + products(4096, 10240, 2048)) / padded.moe_unpermute, 1e-9)
+    assert.equal(free.moe_permute, other.moe_permute)
+    -- Experts compute their whole capacity, without tiles that two experts share and without Megablox's sums.
+    assert.is_true(other.expert_linear1 > 1.15 * free.expert_linear1)
+    assert.is_true(padded.expert_linear1 < 0.9 * other.expert_linear1)
+  end)
+
   it("of experts on TPUs take the time of a profiled step of DeepSeek-V3 on v7x", function()
     local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
     local forward, backward = 0.0, 0.0

@@ -506,6 +506,9 @@ function published.plan(row, dtype)
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
+    -- mixtral_8x22b_dropped of maxtext_trillium_model_configs.py: capacity_factor 1.25 without sparse_matmul.
+    capacity_factor = row.framework == "maxtext" and (row.notes or ""):find "^dropping" and 1.25 or nil,
+    pad_to_capacity = row.framework == "maxtext" and (row.notes or ""):find "^dropping" and true or nil,
     split = split_of(row, pp, interleaved and vp or 1),
     offload_activations = offloaded(row),
     optimizer_bytes = state_bytes(row),

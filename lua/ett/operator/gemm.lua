@@ -1,7 +1,8 @@
 --- The family of matrix products: every linear layer.
 --
 -- gemm.define(op) completes an operator whose shape has tokens, in_features and out_features. Optional: bias (1), batch
--- (number of independent products) and stored_tokens (tokens stored for the backward pass, if sharded over tp).
+-- (number of independent products), stored_tokens (tokens stored for the backward pass, if sharded over tp) and padded
+-- (1: products of experts of a fixed capacity, in one batched product).
 -- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, hence twice the FLOPs.
 --
 -- gemm.linear(op, layer) also makes the shape, from the layer's declaration:
@@ -17,7 +18,7 @@ local dtype_bytes = schema.dtype_bytes
 local gemm = {}
 
 gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
-  bias = "natural?", stored_tokens = "count?", batch = "count?" }
+  bias = "natural?", stored_tokens = "count?", batch = "count?", padded = "natural?" }
 
 -- Bytes of a result element: FP8 training keeps results in bf16; operands take 1 byte (Transformer Engine).
 local result_bytes = schema.wide_bytes

@@ -127,6 +127,14 @@ function shapes.experts(c)
     shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)
 end
 
+--- Places for token copies in all experts' buffers, and tokens, of one sequence, if a product with a one-hot mask moves
+--- tokens to experts of a fixed capacity and back (MaxText, layers/moe.py, generate_masks); else nil.
+function shapes.mask(c)
+  if not c.mask_capacity then return nil end
+  local tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1)
+  return c.experts * math.max(1, math.floor(tokens * c.top_k / c.experts * c.mask_capacity)), tokens
+end
+
 --- Width of the dense MLP on one tensor rank.
 function shapes.local_ffn(c) return shapes.divide("ffn", c.ffn or 4 * c.hidden, "tp", c.tp) end
 

@@ -208,11 +208,12 @@ local function products(self, op, shape, dtype, pass)
   local scalar = scalar_product(self, op, s, pass)
   if scalar then return scalar end
   local batch, parts = s.batch or 1, {}
+  local grouped = op.experts and shape.padded ~= 1
   if pass == "backward" then
     parts = {
-      product(self, dtype, { batch = batch, m = s.m, n = s.k, k = s.n, experts = op.experts and "rows",
+      product(self, dtype, { batch = batch, m = s.m, n = s.k, k = s.n, experts = grouped and "rows",
         misaligned = misaligned(self, dtype, s.n, s.k) }) or false,
-      product(self, dtype, { batch = batch, m = s.n, n = s.k, k = s.m, experts = op.experts and "sums",
+      product(self, dtype, { batch = batch, m = s.n, n = s.k, k = s.m, experts = grouped and "sums",
         misaligned = math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)) }) or false,
     }
     -- The gradient of a bias is a sum over all rows.
@@ -220,7 +221,7 @@ local function products(self, op, shape, dtype, pass)
       parts[3] = spread_out(moving_fresh(self, 2.0 * batch * s.m * s.n))
     end
   else
-    parts[1] = product(self, dtype, { batch = batch, m = s.m, n = s.n, k = s.k, experts = op.experts and "rows",
+    parts[1] = product(self, dtype, { batch = batch, m = s.m, n = s.n, k = s.k, experts = grouped and "rows",
       misaligned = misaligned(self, dtype, s.k, s.n) }) or false
   end
   if schema.dtype_bytes[dtype] >= 2 then return answer(parts, product_detail[pass]) end
@@ -361,8 +362,23 @@ local function streamed(self, op, shape, dtype, pass)
     provenance = "calibrated", detail = "bytes moved at the device's streaming bandwidth" }
 end
 
+-- Products with the one-hot masks that move tokens to experts of a fixed capacity and back. Backward, the second one
+-- also gives the gradient of the mask, which holds the router's weights.
+local function one_hot(self, op, shape, pass)
+  local sequences = shape.tokens / shape.seq
+  local function masked(m, n, k)
+    return product(self, "bf16", { batch = 1, m = sequences * m, n = n, k = k, misaligned = 0.0 }) or false
+  end
+  local seq, slots, hidden = shape.seq, shape.slots, shape.hidden
+  local to_experts = (op.name == "moe_permute") == (pass == "forward")
+  local parts = { to_experts and masked(slots, hidden, seq) or not to_experts and masked(seq, hidden, slots) }
+  if op.name == "moe_unpermute" and pass == "backward" then parts[2] = masked(seq, slots, hidden) end
+  return answer(parts, "products with one-hot masks")
+end
+
 -- One run of an operator by the kernels of its family, or nil.
 local function by_family(self, op, shape, dtype, pass)
+  if shape.slots then return one_hot(self, op, shape, pass) end
   if op.family == "gemm" or op.family == "bmm" then
     return products(self, op, shape, op.family == "bmm" and "bf16" or dtype, pass)
   end

@@ -85,7 +85,13 @@ return function(config, given, model, note)
   if not optimizer:find "^adam" then note("opt_type = %s is modelled as adamw", optimizer) end
   if config("", "optimizer_memory_host_offload", false) then p.offload_optimizer = 1 end
   local capacity = config("", "capacity_factor", -1.0)
-  if model.hyper.experts and capacity > 0 then p.capacity_factor = capacity end
+  local dense = model.hyper.experts and not config("", "sparse_matmul", true) -- layers/moe.py, dense_matmul
+  if model.hyper.experts and capacity > 0 then
+    p.capacity_factor, p.pad_to_capacity = capacity, dense or nil
+  elseif dense then
+    note("sparse_matmul = False without capacity_factor is modelled as True; MaxText computes every expert for each "
+      .. "token")
+  end
   if not given.recompute then set_recompute(p, config, model.hyper, note) end
   return p
 end
