@@ -10,8 +10,8 @@ local header_bytes, name = 32, "\x82@"
 -- Bytes of a constant after its tag. The other tags are those of strings.
 local constant_bytes = { [0x00] = 0, [0x01] = 0, [0x11] = 0, [0x03] = 8, [0x13] = 8 }
 
--- The size 0, or no name, as Lua writes it; the name _ENV.
-local none, env = "\x80", "\x85_ENV"
+-- The size 0 as Lua writes it.
+local none = "\x80"
 
 --- A reader of a chunk: `number` returns a size or line, the others move on.
 local function reader(chunk)
@@ -27,11 +27,7 @@ local function reader(chunk)
       if byte & 0x80 ~= 0 then return value end
     end
   end
-  function read.string()
-    local from = at
-    read.skip(math.max(0, read.number() - 1))
-    return chunk:sub(from, at - 1)
-  end
+  function read.string() read.skip(math.max(0, read.number() - 1)) end
   function read.constant()
     local bytes = constant_bytes[chunk:byte(at)]
     at = at + 1
@@ -40,8 +36,8 @@ local function reader(chunk)
   return read
 end
 
---- A chunk without the names of local variables. Half of the strings of a chunk are such names, and Lua looks up each
--- of them when it loads the chunk. Messages and tracebacks still have the file, the line, the field and the global.
+--- A chunk without the names of local variables. A third of the strings of a chunk are such names, and Lua looks up
+-- each of them when it loads the chunk. Messages and tracebacks still have the file, the line and the other names.
 local function without_local_names(chunk)
   local read, pieces, kept = reader(chunk), {}, 1
   local function skip_each(bytes) read.skip(read.number() * bytes) end
@@ -64,10 +60,7 @@ local function without_local_names(chunk)
       skip_numbers(2)
     end
     kept = read.at()
-    local count = read.number() -- names of the variables of functions around it
-    pieces[#pieces + 1] = chunk:sub(kept, read.at() - 1)
-    for _ = 1, count do pieces[#pieces + 1] = read.string() == env and env or none end
-    kept = read.at()
+    for _ = 1, read.number() do read.string() end -- names of the variables of functions around it
   end
   strip_function()
   assert(read.at() == #chunk + 1, "this Lua writes its chunks in another form")
