@@ -954,6 +954,10 @@ ARGS:
     assert.same({ "unknown flags, ignored: --frobnicate, --tvist",
       "flags that change the step and are not modelled: --rampup-batch-size", "2 flags have no effect on the step" },
       run.model.notes)
+    run = read(small .. "--tensor-modle-parallel-size 2 --seq-lenth 3 --sequence-paralel", { dp = 2 })
+    -- The file has --seq-length, too.
+    assert.same({ "unknown flags, ignored: --tensor-modle-parallel-size (did you mean --tensor-model-parallel-size?), "
+      .. "--seq-lenth, --sequence-paralel (did you mean --sequence-parallel?)" }, run.model.notes)
     -- srun(1), numactl(8) and torchrun
     run = read("srun --cpus-per-task 72 --wait 60 numactl --membind=0-3 torchrun --tee 3 pretrain_gpt.py " .. small,
       { dp = 2 })

@@ -372,8 +372,14 @@ freq = 5
     local more = text:gsub("local_batch_size", "local_batch_sizes"):gsub("seq_len", "seq_lenn")
       :gsub('"AdamW"', '"Muon"'):gsub("enabled = false", "enable = true") .. "[lora]\nrank = 8\n"
     assert.same({ "optimizer.name = Muon is modelled as AdamW",
-      "fields of training that are not modelled: local_batch_sizes, seq_lenn", "not modelled: lora, validation" },
-      select(2, read("run.toml", more)))
+      "fields of training that are not modelled: local_batch_sizes (did you mean local_batch_size?), seq_lenn (did "
+      .. "you mean seq_len?)", "not modelled: lora, validation" }, select(2, read("run.toml", more)))
+    local section = "[parallelizm]\ndata_parallel_shard_degree = 8\n"
+    assert.same({ "not modelled: parallelizm (did you mean parallelism?)" },
+      select(2, read("run.toml", section, nil, { dp = 8 })))
+    -- The field itself is there, too.
+    assert.same({ "fields of training that are not modelled: seq_lens" }, select(2, read("run.toml",
+      "[training]\nseq_len = 4096\nseq_lens = 3\n", nil, { dp = 8 })))
     local defaults = "[parallelism]\nenable_compiled_autograd = false\nmodule_fqns_per_model_part = []\n"
       .. 'expert_parallel_comm_backend = "standard"\nenable_loss_parallel = true\ndata_parallel_shard_degree = 8\n'
       .. '[experimental]\ncustom_import = ""\n'
@@ -947,6 +953,13 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       .. "shard_optimizer_over_data: false\n")
     assert.same({ 8, 2, 8192, "none" }, { plan.dp, plan.micro_batch, plan.seq, plan.recompute })
     assert.same({ "opt_type = sgd is modelled as adamw", "not modelled: num_vocab_tiling" }, notes)
+  end)
+
+  it("notes misspelt fields", function()
+    local _, notes = read("run.sh", "python3 train.py run_name=x ici_fsdp_parallelism=8 per_device_batch_size=1 "
+      .. "ici_tensr_parallelism=2 remat_polcy=minimal steps=5\n")
+    assert.same({ "not modelled: ici_tensr_parallelism (did you mean ici_tensor_parallelism?), remat_polcy (did you "
+      .. "mean remat_policy?)" }, notes)
   end)
 
   it("is refused where it leaves the plan open", function()

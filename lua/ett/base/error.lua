@@ -159,12 +159,13 @@ end
 --- The candidate with the most similar spelling, or nil if none is similar.
 ---@param name string
 ---@param candidates string[]
+---@param most integer? the largest edit distance; default: a third of the name's length, at least 2
 ---@return string?
-function error_module.nearest(name, candidates)
+function error_module.nearest(name, candidates, most)
   local lower = tostring(name):lower()
   if #lower > 100 then return nil end
   local bytes, best = { lower:byte(1, -1) }, nil
-  local limit = math.min(math.max(2, #lower // 3), #lower - 1)
+  local limit = math.min(most or math.max(2, #lower // 3), #lower - 1)
   for _, candidate in ipairs(candidates) do
     local found = #candidate <= 100 and distance(bytes, { candidate:lower():byte(1, -1) }, limit)
     if found and (not best or found < limit or candidate < best) then best, limit = candidate, found end
@@ -196,6 +197,20 @@ function error_module.suggestion(name, candidates)
   local near = synonym(name, candidates) or completed(tostring(name), candidates)
     or error_module.nearest(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
+end
+
+--- The names of a list that ignores them, each with the candidate of which it is a misspelling: at most two edits, and
+--- a quarter of its length.
+---@param names string[]
+---@param candidates string[] names that are read
+---@return string such as "heads, seq_lenn (did you mean seq_len?)"
+function error_module.ignored(names, candidates)
+  local list = {}
+  for i, name in ipairs(names) do
+    local near = error_module.nearest(name, candidates, math.min(2, #name // 4))
+    list[i] = near and ("%s (did you mean %s?)"):format(name, near) or name
+  end
+  return table.concat(list, ", ")
 end
 
 --- "unknown objective 'x'; did you mean 'y'?; known are y, z".

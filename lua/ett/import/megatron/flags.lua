@@ -137,4 +137,14 @@ function flags.kind(name)
   return nil
 end
 
+--- All flags that ett reads and that are not given, as "--NAME".
+---@param given table by name
+function flags.names(given)
+  local list = {}
+  for _, names in ipairs { flags.values, flags.switches } do
+    for name in pairs(names) do if not given[name] then list[#list + 1] = "--" .. name end end
+  end
+  return list
+end
+
 return flags

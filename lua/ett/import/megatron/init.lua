@@ -86,7 +86,9 @@ local function arguments_of(list)
       seen[flag.name] = true
     end
   end
-  if #unknown > 0 then args:note("unknown flags, ignored: %s", table.concat(unknown, ", ")) end
+  if #unknown > 0 then
+    args:note("unknown flags, ignored: %s", error_module.ignored(unknown, flags.names(args.given)))
+  end
   if #unmodelled > 0 then
     args:note("flags that change the step and are not modelled: %s", table.concat(unmodelled, ", "))
   end

@@ -86,17 +86,30 @@ local function unread(from, section, seen)
 end
 
 local function note_unread(document, seen, note)
-  local read, others = {}, schema.keys(document[""] or {}) -- fields of TOML before its first section
-  for name in pairs(seen) do read[name:match "^(.*)%.[^%.]*$"] = true end
+  local read, others = { [""] = {} }, schema.keys(document[""] or {}) -- fields of TOML before its first section
+  for _, path in ipairs(schema.keys(seen)) do
+    local section, name = path:match "^(.*)%.([^%.]*)$"
+    read[section] = read[section] or {}
+    table.insert(read[section], name)
+  end
+  -- Names that the file lacks, of which one that is not read may be a misspelling.
+  local function absent(names, from)
+    local list = {}
+    for _, name in ipairs(names) do if from[name] == nil then list[#list + 1] = name end end
+    return list
+  end
   for _, section in ipairs(schema.keys(document)) do
     local from = document[section]
-    local list = read[section] and type(from) == "table" and unread(from, section, seen) or {}
-    if #list > 0 then note("fields of %s that are not modelled: %s", section, table.concat(list, ", ")) end
+    local list = section ~= "" and read[section] and type(from) == "table" and unread(from, section, seen) or {}
+    if #list > 0 then
+      note("fields of %s that are not modelled: %s", section, error_module.ignored(list, absent(read[section], from)))
+    end
   end
   for _, name in ipairs(unread(document, "", seen)) do
     if not read[name] and name ~= "" then others[#others + 1] = name end
   end
-  if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
+  for section in pairs(read) do table.insert(read[""], section) end
+  if #others > 0 then note("not modelled: %s", error_module.ignored(others, absent(read[""], document))) end
 end
 
 --- The trainer of a file: by its name, else by MaxText's fields or the first character behind comments.

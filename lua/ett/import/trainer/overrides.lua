@@ -1,13 +1,14 @@
 --- Fields of MaxText in a YAML file, or in the words NAME=VALUE of a script or a command line. Most of MaxText's fields
---- do not change the step; only those that may are kept.
+--- do not change the step; only those that may are kept, and misspellings of their names.
+local error_module = require "ett.base.error"
 
-local kept = {}
+local kept, names = {}, {}
 for name in ([[per_device_batch_size gradient_accumulation_steps max_target_length dtype weight_dtype grad_dtype
   quantization remat_policy opt_type capacity_factor optimizer_memory_host_offload parameter_memory_host_offload
   shard_optimizer_over_data num_vocab_tiling use_batch_split_schedule use_ring_of_experts use_tokamax_splash
   expert_shard_attention_option decoder_layer_input query_proj key_proj value_proj qkv_proj context out_proj
   mlpwi mlpwi_0 mlpwi_1 mlpwo sparse_matmul]]):gmatch "%S+" do
-  kept[name] = true
+  kept[name], names[#names + 1] = true, name
 end
 
 local constants = { True = true, False = false, ["true"] = true, ["false"] = false }
@@ -30,14 +31,18 @@ end
 local function fields(text, is_yaml)
   local all, list = {}, {}
   if is_yaml then
-    all = require("ett.base.error").must(require("ett.yaml").decode(text))
+    all = error_module.must(require("ett.yaml").decode(text))
   else
     for name, value in without_comments(text):gmatch '[%s"\'](%l[%w_]*)=([^%s"\\]+)' do
       all[name] = value_of(value)
     end
   end
   for name, value in pairs(type(all) == "table" and all or {}) do
-    if kept[name] or tostring(name):find "^%l+_[%l_]+_parallelism$" then list[name] = value end
+    name = tostring(name)
+    if kept[name] or name:find "^%l+_[%l_]+_parallelism$" or error_module.nearest(name, names, math.min(2, #name // 4))
+    then
+      list[name] = value
+    end
   end
   return list
 end
