@@ -194,7 +194,7 @@ ett: trace: pipeline_bubble: timings are by iteration, not by time: give --step 
 # Against an estimate, and with changes. This trace has no shapes.
 
 $ ett trace $SPEC/trace_run --against auto
-ett: the trace does not show the model's layers=, hidden=, heads=, vocab=; give them as NAME=VALUE
+ett: the trace does not show the model's layers=, hidden=, heads=, vocab=; give them as NAME=VALUE, or a public model or a config.json as model=NAME
 ?1
 
 $ ett trace $SPEC/trace_run --against nothing

@@ -320,6 +320,28 @@ describe("ett.loop.against", function()
     maker.remove(folder)
   end)
 
+  it("takes a public model, a changed one, or a config.json, and notes sizes that the trace contradicts", function()
+    local path = os.tmpname() .. ".json"
+    require("command").write(path:match "^(.*)/", path:match "[^/]+$", [[{ "model_type": "gpt2", "n_layer": 4,
+      "n_embd": 2048, "n_head": 16, "vocab_size": 32768 }]])
+    local function subject_of(view, name, hyper)
+      return subject.of(view, { model = name, hyper = hyper, cluster = "dgx_h100", plan = { seq = 1024 } })
+    end
+    maker.with((recordings(2)), function(folder)
+      local view <close> = open(folder)
+      local what = subject_of(view, "gpt2")
+      assert.same({ "gpt2", 12, 768 }, { what.model.name, what.model.hyper.layers, what.model.hyper.hidden })
+      local notes = table.concat(what.notes, "\n")
+      assert.matches("gpt2 has hidden=768, but the trace shows 2048 (certain: ", notes, 1, true)
+      local sizes = { layers = 4, hidden = 2048, heads = 16, vocab = 32768 }
+      assert.same({}, subject_of(view, "gpt2", sizes).notes)
+      assert.same({}, subject_of(view, path).notes)
+      assert.equal(3, subject_of(view, path, { layers = 3 }).model.hyper.layers)
+      assert.has_error(function() subject_of(view, "gpt22") end)
+    end)
+    os.remove(path)
+  end)
+
   it("names inputs that the trace lacks", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)

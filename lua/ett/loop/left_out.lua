@@ -47,7 +47,7 @@ local function unless_missing(fn, ...)
   if answer[1] then return table.unpack(answer, 2, answer.n) end
   local why = error_module.from(answer[2])
   if why.kind ~= "missing" then error(why, 0) end
-  return nil, (why.message:gsub("; give %a+ as NAME=VALUE$", "")) -- which --left-out does not take
+  return nil, (why.message:gsub("; give %a+ as NAME=VALUE.*$", "")) -- which --left-out does not take
 end
 
 --- The trace predicted with the samples of all others.

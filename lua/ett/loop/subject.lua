@@ -72,6 +72,36 @@ local function missing_fields(hyper)
   return list
 end
 
+-- The model of a config.json or of lua/models; nil for the name of an architecture.
+local function whole_model(name, hyper)
+  if model_module.is_file(name) then return model_module.huggingface(name, hyper) end
+  return model_module.is_preset(name) and model_module.new(name, hyper) or nil
+end
+
+-- Notes the sizes of a model that the trace contradicts.
+local function note_other_sizes(model, found, notes)
+  for _, name in ipairs { "layers", "hidden", "heads", "ffn" } do
+    local each = found[name]
+    local own = model.hyper[name]
+    if each and own and each.value ~= own and each.sure ~= "guess" then
+      notes[#notes + 1] = ("%s has %s=%s, but the trace shows %s (%s: %s)"):format(model.name, name,
+        own, tostring(each.value), each.sure, each.why)
+    end
+  end
+end
+
+-- A model of an architecture with the given hyper-parameters, else with those of the trace; the certainty of each.
+local function inferred_model(name, given, found, notes)
+  local hyper, used = fill(given, found, architecture.fields(name), notes)
+  if found.vocab and not given.vocab then hyper.vocab_multiple = 1 end
+  local missing = missing_fields(hyper)
+  if #missing > 0 then
+    error_module.raise("missing", "the trace does not show the model's %s; give them as NAME=VALUE, or a public model "
+      .. "or a config.json as model=NAME", table.concat(missing, ", "))
+  end
+  return model_module.new(name, hyper), used
+end
+
 --- The model, plan and cluster.
 ---@param view table of ett.trace.view
 ---@param given table { model, hyper, plan, cluster, profile, samples (a folder) } from the user
@@ -80,20 +110,11 @@ end
 function subject.of(view, given)
   local found, notes = layout.read(view), {}
   local name = given.model or architecture_of(found)
-  local model, used_hyper
-  if model_module.is_file(name) then
-    model, used_hyper = model_module.huggingface(name), {}
+  local model, used_hyper = whole_model(name, given.hyper), {}
+  if model then
+    note_other_sizes(model, found, notes)
   else
-    local rules = architecture.fields(name)
-    local hyper
-    hyper, used_hyper = fill(given.hyper or {}, found, rules, notes)
-    if found.vocab and not (given.hyper or {}).vocab then hyper.vocab_multiple = 1 end
-    local missing = missing_fields(hyper)
-    if #missing > 0 then
-      error_module.raise("missing", "the trace does not show the model's %s; give them as NAME=VALUE",
-        table.concat(missing, ", "))
-    end
-    model = model_module.new(name, hyper)
+    model, used_hyper = inferred_model(name, given.hyper or {}, found, notes)
   end
   local plan, used_plan = fill(given.plan or {}, found, plan_module.schema, notes)
   plan.micro_batches = plan.micro_batches or not plan.global_batch and 1 or nil

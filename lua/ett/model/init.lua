@@ -150,6 +150,9 @@ function model.huggingface(path, given)
   return noted(error_module.wrap(path, architecture.new, name, hyper), label, notes)
 end
 
+--- Whether a name is that of a public model (lua/models) or a file of one. Raises for unknown names.
+function model.is_preset(name) return preset_of(name) ~= nil end
+
 --- Whether a name is a file, not an architecture or a model. A repository name ("Qwen/Qwen3-8B") is not a file.
 function model.is_file(name)
   if type(name) ~= "string" or name:match "%.lua$" then return false end
