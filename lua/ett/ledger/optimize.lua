@@ -50,6 +50,18 @@ local function check_settable(model, name)
     near ~= "" and near or "; parameters: " .. table.concat(known, ", "))
 end
 
+-- Raises if a given parameter has a value without meaning: rates and sizes are above 0, unless the model's `kinds` say
+-- otherwise or their default is 0.
+local function check_values(model, fixed)
+  local rules, kinds = {}, model.kinds or {}
+  for name in pairs(fixed) do
+    rules[name] = kinds[name] or model.parameters[name] == 0 and "nonnegative" or "positive"
+  end
+  local faults = schema.violations(fixed, rules)
+  if #faults > 0 then error_module.raise("usage", "optimize: %s",
+    (table.concat(faults, "; "):gsub("field", "parameter"))) end
+end
+
 --- Compiles a model for one objective and its limits. The object can run many searches.
 --
 -- spec: model (name or table), objective ("days", "dollars", "devices"), limits
@@ -59,6 +71,7 @@ function optimize.new(spec)
   local L = ledger.new()
   local o, fixed = {}, spec.fixed or {}
   for _, name in ipairs(schema.keys(fixed)) do check_settable(model, name) end
+  check_values(model, fixed)
   for _, name in ipairs(schema.keys(model.parameters)) do
     o[name] = L:parameter(name, fixed[name] or model.parameters[name])
   end

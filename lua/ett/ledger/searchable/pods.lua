@@ -4,6 +4,7 @@ local pods = require "ett.ledger.pods"
 
 local searchable = { parameters = pods.parameters, bandwidth = "device_network",
   price = "device_dollars_per_hour",
+  kinds = { utilization = { "positive", most = 1 }, device_dollars_per_hour = "nonnegative" },
   -- Quantities and factors of the sensitivities.
   sensitivities = { { "device_network", 1.1 }, { "device_memory", 1.1 }, { "device_flops", 1.1 },
     { "batch_scale", 2 }, { "devices", 1.1 } } }

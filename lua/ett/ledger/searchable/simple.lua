@@ -10,6 +10,9 @@ local searchable = {
   parameters = merged({ devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 }, simple.parameters,
     simple.corrections),
   bandwidth = "chip_network", price = "chip_dollars_per_hour",
+  kinds = { base_utilization = { "positive", most = 1 }, overlap = "fraction", memory_reserve = "fraction",
+    zero = { "natural", most = 3 }, gpipe = { "natural", most = 1 }, optimizer_bytes = "nonnegative",
+    chip_dollars_per_hour = "nonnegative" },
   -- Quantities and factors of the sensitivities. The batch must remain divisible.
   sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
     { "batch_size", 2 }, { "devices", 2 } } }
