@@ -137,7 +137,12 @@ describe("ett.find", function()
     local here = lfs.currentdir()
     assert(lfs.chdir(folder))
     local cluster, collective = message(find.load, "clusters", "zzzzzz"), message(find.load, "lua/collectives", "mine")
+    local file = message(find.load, "lua/collectives", "zzzzzz.lua")
     assert(lfs.chdir(here))
+    assert.equal("unknown collective 'zzzzzz.lua'; the name is 'zzzzzz', which `--path .` finds", file)
+    local path = folder .. "/collectives/mine.lua"
+    assert.equal(("unknown collective '%s'; the name is 'mine', which `--path %s/collectives` finds"):format(path,
+      folder), message(find.load, "lua/collectives", path))
     assert.equal("unknown cluster 'zzzzzz'; `--path .` finds zzzzzz.lua", cluster)
     assert.equal("unknown collective 'mine'; `--path .` finds collectives/mine.lua", collective)
   end)

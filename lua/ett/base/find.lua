@@ -339,10 +339,15 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- Text that a message adds for an unknown name if a folder that is not searched has a file of that name; else nil.
+--- Text that a message adds for an unknown name if a folder that is not searched has a file of that name, or if the
+--- name is the path of a file; else nil.
 ---@param leaf string such as "operators"
 ---@param folder string? default: the current folder
 function find.beside(leaf, name, folder)
+  local own = name:match "([%w_-]+)%.lua$"
+  if own and is_file(name) then
+    return ("; the name is '%s', which `--path %s` finds"):format(own, name:match "^(.*)/" or ".")
+  end
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
     if folder then path = ("%s/%s"):format(folder, path) end
     if name:find "^[%w_-]+$" and is_file(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
