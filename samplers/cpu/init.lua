@@ -126,8 +126,8 @@ local function recorded(op, s, pass)
   function k.kernel(launch)
     if type(launch.cpu) ~= "table" or not launch.cpu.kind then
       error_module.raise("model", "operator '%s' cannot run on the CPU: its launch of '%s' names no compiled kind that "
-        .. "does the same; give the launch cpu = { kind = \"scale\", rows = …, cols = … } "
-        .. "(samplers/README.md)", tostring(op.name), tostring(launch.name))
+        .. "does the same; give the launch cpu = { kind = \"scale\", rows = …, cols = … }, or the operator a function "
+        .. "cpu(s) that returns a list of kinds (samplers/cpu/README.md)", tostring(op.name), tostring(launch.name))
     end
     calls[#calls + 1] = merged({ pass = pass }, launch.cpu)
   end

@@ -191,6 +191,17 @@ return op
     assert.matches("/operators/loose%.lua:6: assignment to undeclared global 'calls'; write 'local calls'", text)
   end)
 
+  it("with launch.map runs on the CPU if it names a compiled kind", function()
+    local op = { name = "doubled", summary = "x", schema = { rows = "count", cols = "count" },
+      shape = function() return { rows = 4, cols = 8 } end, flops = function() return 1.0 end,
+      bytes = function() return 8.0 end, kernel_shape = function(s) return s end }
+    local pass = { takes = { "x" }, gives = { "y" }, code = "y = 2.0f * x;", double = function(x) return 2 * x end }
+    require("ett.operator.launch").map(op, { forward = pass, backward = pass })
+    op.cpu = function(s) return { { kind = "scale", rows = s.rows, cols = s.cols } } end
+    local calls = backend.calls(require("ett.operator").check(op, "doubled.lua"), { rows = 4, cols = 8 }, "forward")
+    assert.same({ "scale", 4, 8 }, { calls[1].kind, calls[1].rows, calls[1].cols })
+  end)
+
   it("says which launch has no counterpart on the CPU", function()
     local op = require("ett.operator").check({ name = "doubled", summary = "x", schema = { n = "count" },
       shape = function() return { n = 1 } end,
@@ -200,6 +211,7 @@ return op
     local ok, err = pcall(backend.calls, op, { n = 4 }, "forward")
     assert.is_false(ok)
     assert.matches("its launch of 'twice' names no compiled kind that does the same", err.message, 1, true)
+    assert.matches("or the operator a function cpu(s) that returns a list of kinds", err.message, 1, true)
     op.kernel = function(k, s)
       k.kernel { name = "twice", source = "", grid = 1, block = 1, args = {},
         cpu = { kind = "scale", rows = s.n, cols = 1 } }
