@@ -206,3 +206,11 @@ ett: search: unknown field 'tq'; did you mean 'tp'?
 # An equals sign in a text is part of it.
 $ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192 --where "stack == 'a=b'" 2>&1 | grep -o 'no layout'
 no layout
+
+The objectives seq and devices compare several values; with one value there is nothing to choose.
+$ for x in seq "seq --seq 8192"; do ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective $x 2>&1 | cut -c-95; done
+ett: search: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
+ett: note: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
+seq=8192 ...
+$ ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective seq --vary seq=8Ki,16Ki | cut -c-9
+seq=16384

@@ -96,6 +96,20 @@ local function asked(opts, words)
   return model, plan, vary
 end
 
+-- The objectives that compare values of one field, and several values of it.
+local compared = { devices = "64,128,256", seq = "8Ki,16Ki,32Ki" }
+
+--- Raises, or prints a note on one rank, if an objective has no values to compare.
+local function check_compared(opts, plan, vary, prints)
+  for _, name in ipairs(opts.objective) do
+    if compared[name] and not vary[name] then
+      local advice = ("the objective '%s' compares several values: --vary %s=%s"):format(name, name, compared[name])
+      if not (opts[name] or plan[name]) then error_module.raise("usage", "search: %s", advice) end
+      if prints then io.stderr:write(("ett: note: %s\n"):format(advice)) end
+    end
+  end
+end
+
 --- A function that shows the progress as a line on the terminal.
 local function progress_with(show)
   local now = require("ett.sample").now
@@ -187,6 +201,7 @@ return {
     end
     local share = require("ett.base.share").join()
     local rank = share and share.rank() or 0
+    check_compared(opts, plan, vary, rank == 0)
     local show = require("ett.cli.progress").line(rank > 0)
     local s = require("ett.search.search").new { model = model, devices = opts.devices,
       cluster = opts.cluster or not vary.cluster and fields.default_cluster or nil, plan = plan, vary = vary,
