@@ -49,7 +49,8 @@ describe("ett.schema", function()
     for name, meant in pairs { ["tensor-model-parallel-size"] = "tp", tensor_parallel_degree = "tp", seq_len = "seq",
       ["seq-length"] = "seq", train_batch_size = "global_batch", gbs = "global_batch", micro_batch_size = "micro_batch",
       expert_tensor_parallel_size = "etp", hidden_size = "hidden", num_attention_heads = "heads", vocab_size = "vocab",
-      intermediate_size = "ffn", num_query_groups = "kv_heads" } do
+      intermediate_size = "ffn", num_query_groups = "kv_heads", sp = "sequence_parallel", vpp = "vp", fp8 = "dtype=fp8",
+      lora = "lora_rank", hsdp = "shard", sequ = "seq", recomput = "recompute" } do
       assert.equal(("; did you mean '%s'?"):format(meant), schema.suggestion(name, plan, hyper))
     end
     assert.equal("", schema.suggestion("qqqqqqqq", plan, hyper))

@@ -194,8 +194,8 @@ end
 
 --- Text for the end of a message: "; did you mean 'x'?" or "".
 function error_module.suggestion(name, candidates)
-  local near = synonym(name, candidates) or completed(tostring(name), candidates)
-    or error_module.nearest(name, candidates)
+  local near = synonym(name, candidates) or error_module.nearest(name, candidates, #tostring(name) > 3 and 1 or 0)
+    or completed(tostring(name), candidates) or error_module.nearest(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
 end
 

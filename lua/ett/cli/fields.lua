@@ -21,7 +21,8 @@ end
 
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
 
-local counts = { devices = true, gpus = true, num_gpus = true, world_size = true } -- of the devices of a plan
+local counts = {} -- names of the number of devices of a plan
+for name in ("devices gpus num_devices num_gpus world_size"):gmatch "%S+" do counts[name] = true end
 
 -- Text that a message adds for an unknown field.
 local function hint(command, name, text, source, plan_rules, hyper_rules)

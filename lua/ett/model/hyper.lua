@@ -97,7 +97,7 @@ for name, also in pairs { layers = "num_layers num_hidden_layers n_layers n_laye
   heads = "num_attention_heads num_heads n_heads n_head", vocab = "vocabulary",
   kv_heads = "num_key_value_heads num_query_groups n_kv_heads", ffn = "intermediate ffn_hidden d_ff",
   max_positions = "max_position_embeddings", experts = "num_experts num_local_experts n_routed_experts",
-  top_k = "num_experts_per_tok moe_router_topk", moe_ffn = "moe_intermediate moe_ffn_hidden",
+  top_k = "num_experts_per_tok experts_per_token moe_router_topk", moe_ffn = "moe_intermediate moe_ffn_hidden",
   tied_embeddings = "tie_word_embeddings", window = "sliding_window" } do
   hyper.fields[name].also = also
 end
