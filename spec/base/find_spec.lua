@@ -95,6 +95,23 @@ describe("ett.find", function()
     end
   end)
 
+  it("finds what it lists, in each folder of the user", function()
+    find.set_script_folder(folder)
+    for _, kind in ipairs { "clusters/devices", "lua/stacks", "clusters" } do
+      local leaf = kind:match "[^/]+$"
+      for _, place in ipairs { kind .. "/own_%d.lua", kind .. "/own_%d/init.lua", leaf .. "/own_%d.lua",
+        leaf .. "/own_%d/init.lua" } do
+        local path = write(place:format(#place), "return 4")
+        local name = ("own_%d"):format(#place)
+        local listed = {}
+        for _, entry in ipairs(find.list(kind)) do listed[entry.name] = entry.path end
+        assert.equal(path, listed[name])
+        assert.equal(path, find.path(kind, name))
+        os.remove(path)
+      end
+    end
+  end)
+
   it("names files as messages do", function()
     assert.equal("gelu", find.name_of "/x/operators/gelu.lua")
     assert.equal("gelu", find.name_of "/x/operators/gelu/init.lua")

@@ -109,7 +109,9 @@ end
 local function candidates(root, kind, name)
   local places = { ("%s/%s/%s.lua"):format(root, kind, name), ("%s/%s/%s/init.lua"):format(root, kind, name) }
   local leaf = is_own(root) and kind:match "^.*/(.*)$" -- nil for "operators"
-  if leaf then places[3] = ("%s/%s/%s.lua"):format(root, leaf, name) end
+  if leaf then
+    places[3], places[4] = ("%s/%s/%s.lua"):format(root, leaf, name), ("%s/%s/%s/init.lua"):format(root, leaf, name)
+  end
   return places
 end
 
