@@ -109,6 +109,17 @@ describe("plan", function()
       .. table.concat(require("ett.plan.schedules").names(), ", ") }, violations { schedule = "1fb1" })
   end)
 
+  it("names arguments of another kind", function()
+    local function message(fn, ...)
+      local ok, why = pcall(fn, ...)
+      return not ok and require("ett.base.error").is(why) and tostring(why) or ""
+    end
+    assert.equal("ett.plan.new: argument 'model' must be a model of ett.model.new, .list or .huggingface, got 'x'",
+      message(plan.new, { seq = 64, micro_batches = 1 }, "x"))
+    assert.equal("ett.plan.devices: argument 'p' must be a table, got 3", message(plan.devices, 3))
+    assert.matches("ett.plan.tokens: argument 'p' must be a plan of ett.plan.new", message(plan.tokens, { pp = 2 }))
+  end)
+
   it("checks batches, schedules and splits", function()
     assert.matches("^dp %* micro_batch = 8 must divide global_batch = 12; nearest global_batch are 8 and 16$",
       violations({ dp = 4, micro_batch = 2, global_batch = 12 })[1])

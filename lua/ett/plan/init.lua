@@ -134,6 +134,7 @@ end
 
 --- A clean plan, or an error object that lists every violation; its `refusal` omits the nearest valid plans.
 function plan.new(given, model, cluster)
+  if model ~= nil then schema.argument(model, "model", "ett.plan.new", "model") end
   local found, clean, near = plan.violations(given, model, cluster)
   if #found > 0 then
     local object = error_module.new("plan", "%s", table.concat(found, "; "))
@@ -143,10 +144,22 @@ function plan.new(given, model, cluster)
   return clean
 end
 
-function plan.devices(p) return p.pp * p.tp * p.cp * p.dp end
+-- Raises if an argument is no plan of ett.plan.new.
+local function check_plan(p, where)
+  schema.argument(p, "table", where, "p")
+  if not (p.global_batch and p.pp) then
+    error_module.raise("argument", "%s: argument 'p' must be a plan of ett.plan.new, got other fields", where)
+  end
+end
+
+function plan.devices(p)
+  check_plan(p, "ett.plan.devices")
+  return p.pp * p.tp * p.cp * p.dp
+end
 
 --- Tokens of one step over all replicas.
 function plan.tokens(p)
+  check_plan(p, "ett.plan.tokens")
   local exact = (p.dp + 0.0) * p.micro_batch * p.micro_batches * p.seq
   return exact < 2 ^ 53 and p.dp * p.micro_batch * p.micro_batches * p.seq or exact
 end
