@@ -12,10 +12,18 @@ local fields = {}
 --- The cluster of predict, sweep, search and compare without --cluster.
 fields.default_cluster = "dgx_h100"
 
+-- Raises if the name of a model is that of a file which another option reads.
+local function check_model_file(name)
+  if name:find "%.lua$" or require("lfs").attributes(name, "mode") ~= "file" then return end
+  local text = require("ett.io").read(name, 1 << 20)
+  if text then error_module.wrap(name, require("ett.import.formats").check, name, text, "--model") end
+end
+
 --- Rules of the hyper-parameters that words may set.
 local function hyper_fields(source)
   if type(source) == "table" then return source end
   if not source or model_module.is_file(source) then return source and model_module.fields(source) or {} end
+  check_model_file(source)
   return named(model_module.fields, source)
 end
 

@@ -78,8 +78,9 @@ end
 --- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
 local function read_configuration(path)
   if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
-  local config = error_module.must(require("ett.json").decode(
-    with_quoted_words(error_module.must(require("ett.io").read(path, 16 << 20))), { name = path }))
+  local text = error_module.must(require("ett.io").read(path, 16 << 20))
+  error_module.wrap(path, find.load("lua/ett/import", "formats").check, path, text, "--model")
+  local config = error_module.must(require("ett.json").decode(with_quoted_words(text), { name = path }))
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
   return find.load("lua/ett/import", "huggingface").hyper(config, path)
 end

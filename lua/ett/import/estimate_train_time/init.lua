@@ -86,7 +86,11 @@ local function decoded(reader, path)
   return value
 end
 
-function reference.read(path) return decoded("ett.yaml", path) end
+function reference.read(path)
+  local text = type(path) == "string" and require("ett.io").read(path, 1 << 20)
+  if text then error_module.wrap(path, require("ett.import.formats").check, path, text, "--config") end
+  return decoded("ett.yaml", path)
+end
 
 function reference.read_json(path) return decoded("ett.json", path) end
 

@@ -412,6 +412,7 @@ end
 ---@param values string[]? the words of a script
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
+  require("ett.import.formats").check(path, text, "--megatron-args")
   if path:match "%.ya?ml$" then
     local list, name, whole, apart = nemo.flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {},

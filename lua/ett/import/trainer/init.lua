@@ -122,6 +122,7 @@ end
 
 local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
+  require("ett.import.formats").check(path, text, "--plan")
   local kind = kind_of(path, text)
   local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
     or kind == "maxtext" and overrides.fields(text, path:find "%.ya?ml$" ~= nil)

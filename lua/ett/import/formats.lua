@@ -1,0 +1,56 @@
+--- Which program's configuration a file is, and the option of `ett predict` that reads it. For messages about a file
+--- that was given to another option.
+local error_module = require "ett.base.error"
+local overrides = require "ett.import.trainer.overrides"
+
+local formats = {}
+
+-- Whether a text contains one of the words.
+local function has(text, words)
+  for word in words:gmatch "%S+" do
+    if text:find(word, 1, true) then return true end
+  end
+  return false
+end
+
+-- Each kind: its name, its option, and whether a file is of this kind. Only words that other kinds never hold decide.
+local kinds = {
+  { "a Hugging Face configuration", "--model", function(path, text)
+    return path:find "%.json$" and text:find '"model_type"' and text:find '"hidden_size"'
+  end },
+  { "a configuration of DeepSpeed", "--plan", function(path, text)
+    return path:find "%.json$" and has(text, '"zero_optimization" "train_batch_size" "train_micro_batch_size_per_gpu"')
+  end },
+  { "a configuration of torchtitan", "--plan", function(path) return path:find "%.toml$" end },
+  { "a configuration of estimate-train-time", "--config", function(path, text)
+    return path:find "%.ya?ml$" and text:find "\noperator_data_folder:"
+  end },
+  { "a configuration of NeMo, Megatron-Bridge or Primus", "--megatron-args", function(path, text)
+    return path:find "%.ya?ml$" and text:find "\n%s+tensor_model_parallel_size:"
+  end },
+  { "a launch script of Megatron-LM", "--megatron-args", function(path, text)
+    return not path:find "%.%w*ml$" and not path:find "%.json$"
+      and has(text, "--num-layers --tensor-model-parallel-size")
+  end },
+  { "a script or configuration of MaxText", "--plan", function(path, text)
+    return not path:find "%.json$" and overrides.known(text)
+  end },
+  { "a Python program", nil, function(path) return path:find "%.py$" end },
+}
+
+--- Raises if a file is of a kind that another option reads.
+---@param path string
+---@param text string its content
+---@param option string the option to which it was given
+function formats.check(path, text, option)
+  for _, kind in ipairs(kinds) do
+    local name, own, is = table.unpack(kind)
+    if is(path, text) then
+      if own == option then return end
+      error_module.raise("format", "this is %s; %s", name, own and ("give it with %s"):format(own)
+        or "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script")
+    end
+  end
+end
+
+return formats
