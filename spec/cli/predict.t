@@ -122,6 +122,11 @@ $ for c in sweep compare; do ett $c --megatron-args launch.sh; done
 ett: sweep: unknown option '--megatron-args'; `ett predict` and `ett search` read launch scripts
 ett: compare: unknown option '--megatron-args'; `ett predict` and `ett search` read launch scripts
 ?2
+$ for c in sweep compare search; do ett $c --plan ds.json; done
+ett: sweep: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
+ett: compare: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
+ett: search: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
+?2
 
 Without --cluster every command takes the same one.
 $ M='--model llama3-8b seq=2048 zero=1 dp=8 global_batch=8'; S='ett search --model llama3-8b --seq 2048 --global-batch 8 --devices 8 zero=1 tp=1 pp=1'; ett predict $M | grep -o '(dgx_.*)'; ett sweep $M tp=1,2 | grep -o 'on [a-z_0-9]*'; ett compare $M | grep -o 'cluster [a-z_0-9]*'; ett compare $M 'tp=1 cluster=perlmutter' 'tp=1 pp=1' | grep '^cluster'; $S 2>/dev/null | grep -o '(dgx_.*)'

@@ -581,7 +581,8 @@ describe("a plan as DeepSpeed's JSON", function()
     local function of(stage, zero, more, given)
       given = require("ett.base.merged")({ dp = 8, stack = "transformers" }, given or {})
       local plan, notes = read("ds.json", text:format(more or "", stage, zero or ""), nil, given)
-      return { plan.gradient_dtype, plan.reduce_dtype or "-", plan.bucket_bytes, plan.gradient_all_reduce, notes[1] }
+      return { plan.gradient_dtype, plan.reduce_dtype or "-", plan.bucket_bytes or "-", plan.gradient_all_reduce,
+        notes[1] }
     end
     local sums, scatters = ', "data_types": { "grad_accum_dtype": "fp32" }', ', "reduce_scatter": false'
     local by_rank = ', "use_multi_rank_bucket_allreduce": false'
@@ -594,9 +595,9 @@ describe("a plan as DeepSpeed's JSON", function()
     end
     assert.same({ "fp32", "bf16", 2000, true }, of(1, by_rank, sums)) -- BF16_Optimizer
     assert.same({ "fp32", "bf16", 2000, false, note }, of(2, by_rank, sums))
-    assert.same({ "bf16", "-", 2000, false }, of(3))
-    assert.same({ "bf16", "-", 2000, true }, of(3, scatters))
-    assert.same({ "bf16", "-", 2000, false }, of(3, scatters .. ', "contiguous_gradients": false'))
+    assert.same({ "bf16", "-", "-", false }, of(3))
+    assert.same({ "bf16", "-", "-", true }, of(3, scatters))
+    assert.same({ "bf16", "-", "-", false }, of(3, scatters .. ', "contiguous_gradients": false'))
     assert.same({ "bf16", "fp32", 4000, true }, of(1, nil, ', "communication_data_type": "fp32"'))
     assert.same({ "bf16", "fp32", 4000, true }, of(1, nil, ', "sequence_parallel_size": 4'))
     assert.same({ "bf16", "-", 2000, true }, of(1, nil, ', "seq_parallel_communication_data_type": "bf16"', { cp = 4 }))

@@ -159,7 +159,8 @@ return {
       .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
       .. "20 rows. Estimates have errors, so none is certain.\n\n" .. fields.help(opts)
   end,
-  hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
+  hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices",
+    plan = fields.plan_hint.plan },
   options = {
     fields.model_option,
     { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "

@@ -147,8 +147,9 @@ return function(config, given, _, note)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
   if p.zero == 3 then p.overlap_parameters = overlaps end
-  p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
+  local bucket = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
     * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
+  if p.zero < 3 then p.bucket_bytes = bucket end -- the messages of stage 3 are those of layers
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note, p.zero == 3) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
