@@ -502,6 +502,19 @@ return op]]
     assert.equal(64, dense.ffn)
   end)
 
+  it("whose shape copies such a field is told the nearest, too", function()
+    for name, field in pairs { copied = "fnn", copied_absent = "experts" } do
+      write(name, ([[
+        return { name = "%s", summary = "s", schema = { width = "count" }, flops = function() return 1.0 end,
+          bytes = function() return 1.0 end, shape = function(c) return { width = c.%s } end }]]):format(name, field))
+    end
+    local dense = with { ffn = 64 }
+    dense.experts = nil
+    assert.matches("shape: missing field 'width' (a positive integer); c.fnn is unset; did you mean 'ffn'?",
+      message(operator.get("copied").shape, dense), 1, true)
+    assert.matches("missing field 'width' %(a positive integer%)$", message(operator.get("copied_absent").shape, dense))
+  end)
+
   it("is named if it changes the configuration after it called another operator with it", function()
     for name, line in pairs { inner = "", outer = "require('ett').operator.get('inner').shape(c) c.seq = 1" } do
       write(name, ([[

@@ -102,6 +102,7 @@ end
 
 local views = setmetatable({}, { __mode = "k" }) -- of configurations and of views themselves
 local reader -- label of the function that reads a view
+local unset -- the last field that a view lacked
 
 -- A view of a configuration that cannot be changed. All operators share the configuration. Plans that differ only in pp
 -- and dp share the operators, so a view has neither.
@@ -112,6 +113,7 @@ local function view_of(c)
       error_module.raise("model", "%s: reads c.%s, which a configuration does not have: operators are the same for all "
         .. "pp and dp", reader, field)
     end
+    if value == nil then unset = field end
     return value
   end, __pairs = function() return pairs(c) end,
     __metatable = false, __newindex = function(_, field)
@@ -124,14 +126,31 @@ end
 --- Rules of the fields that configurations may have; ett.plan and ett.model add theirs.
 operator.configuration = {}
 
+-- Text on a field that configurations never have: the nearest field, or "".
+local function nearest_field(field, c)
+  for _, rules in pairs(operator.configuration) do
+    if rules[field] then return "" end
+  end
+  return error_module.suggestion(field, schema.keys(c))
+end
+
 -- The raised value. If it is Lua's message about a field that configurations never have, it gets the nearest field.
 local function with_nearest(raised, c)
   local field = type(raised) == "string" and raised:match "a nil value %(field '([^']+)'%)$"
-  if not field then return raised end
-  for _, rules in pairs(operator.configuration) do
-    if rules[field] then return raised end
+  return field and raised .. nearest_field(field, c) or raised
+end
+
+-- The checked shape of a user's operator. The error of a wrong one names a misspelt field that the function has read.
+local function checked_shape(shape, check)
+  return function(c)
+    unset = nil
+    local s = shape(c)
+    local ok, clean = pcall(check, s)
+    if ok then return clean end
+    local near = type(unset) == "string" and nearest_field(unset, c) or ""
+    if near ~= "" then clean.message = ("%s; c.%s is unset%s"):format(clean.message, unset, near) end
+    error(clean, 0)
   end
-  return raised .. error_module.suggestion(field, schema.keys(c))
 end
 
 -- The function `shape` or `refuse` of a user's operator, called with a view of the configuration. It may call the same
@@ -189,8 +208,8 @@ local function checked_functions(op, path)
   op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
   local check, shape = schema.checker(op.schema, label), op.shape
-  if not find.is_installed(path) then shape = guarded(shape, label) end
-  op.shape = function(c) return check(shape(c)) end
+  op.shape = find.is_installed(path) and function(c) return check(shape(c)) end
+    or checked_shape(guarded(shape, label), check)
 end
 
 local loaded = {}      -- path -> operator
