@@ -1011,4 +1011,21 @@ describe("a Hugging Face configuration", function()
     assert.matches("text_config': missing field 'model_type'",
       message { model_type = "some_vision", text_config = { hidden_size = 8 } }, 1, true)
   end)
+
+  it("is refused with its own names of the fields", function()
+    local function refusal(base, changes)
+      local path = os.tmpname()
+      require("ett.base.folder").write(path, json.encode(changed(base, changes)))
+      local ok, why = pcall(model_module.huggingface, path)
+      os.remove(path)
+      return not ok and tostring(why) or ""
+    end
+    assert.matches("field 'layers' must be a positive integer, got %-1; in the file, layers is num_hidden_layers$",
+      refusal("mistral-7b", { num_hidden_layers = -1 }))
+    assert.matches("kv_heads = 5 must divide heads = 32; in the file, heads is num_attention_heads, kv_heads is "
+      .. "num_key_value_heads$", refusal("mistral-7b", { num_key_value_heads = 5 }))
+    assert.matches("needs the fields 'experts' and 'top_k'; in the file, experts is num_local_experts, top_k is "
+      .. "num_experts_per_tok$", refusal("gpt-oss-20b", { num_local_experts = json.null }))
+    assert.matches("got 'x'$", refusal("mistral-7b", { hidden_size = "x" }))
+  end)
 end)

@@ -46,6 +46,23 @@ local common = {
   v_head_dim = { "v_head_dim" },
 }
 
+--- Text for the end of a message about hyper-parameters: the fields of the configuration that they come from; or "".
+function huggingface.fields_in(message, config)
+  local words = {}
+  for _, name in ipairs(schema.keys(common)) do
+    local field = common[name][1]
+    for _, other in ipairs(common[name]) do
+      if config[other] ~= nil then
+        field = other
+        break
+      end
+    end
+    local named = message:find(("'%s'"):format(name), 1, true) or message:find("%f[%w_]" .. name .. " = ")
+    if field ~= name and named then words[#words + 1] = ("%s is %s"):format(name, field) end
+  end
+  return #words > 0 and ("; in the file, %s"):format(table.concat(words, ", ")) or ""
+end
+
 local booleans = { tied_embeddings = true, parallel_block = true, attention_bias = true, mlp_bias = true, bias = true,
   qkv_bias = true }
 
