@@ -712,6 +712,9 @@ describe("a Hugging Face configuration", function()
     local m = built(changed("qwen3-8b", { new_block_width = 64, new_gate = false, new_rank = 0, bos_token_id = 1,
       rms_norm_eps = 1e-6, router_aux_loss_coef = 0.001, attn_res_layers = { 1, 2 } }))
     assert.same({ "fields without effect on the estimate: attn_res_layers = …, new_block_width = 64" }, m.notes)
+    m = built(changed("mistral-7b", { num_key_value_heads = json.null, num_key_value_head = 8 }))
+    assert.same({ "fields without effect on the estimate: num_key_value_head = 8 (did you mean num_key_value_heads?)" },
+      m.notes)
     assert.same({}, built(changed("qwen3-8b", {})).notes)
   end)
 

@@ -199,15 +199,19 @@ function error_module.suggestion(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
 end
 
---- The names of a list that ignores them, each with the candidate of which it is a misspelling: at most two edits, and
---- a quarter of its length.
+--- The candidate of which a name is a misspelling, or nil: at most two edits, and a quarter of its length.
+function error_module.misspelt(name, candidates)
+  return error_module.nearest(name, candidates, math.min(2, #name // 4))
+end
+
+--- The names of a list that nothing reads, each with the candidate of which it is a misspelling.
 ---@param names string[]
 ---@param candidates string[] names that are read
 ---@return string such as "heads, seq_lenn (did you mean seq_len?)"
 function error_module.ignored(names, candidates)
   local list = {}
   for i, name in ipairs(names) do
-    local near = error_module.nearest(name, candidates, math.min(2, #name // 4))
+    local near = error_module.misspelt(name, candidates)
     list[i] = near and ("%s (did you mean %s?)"):format(name, near) or name
   end
   return table.concat(list, ", ")

@@ -3,6 +3,8 @@
 --   local config, unread = watched(config)
 --   … config.hidden_size …
 --   unread() --> { "attn_res_block_size = 12" }
+local error_module = require "ett.base.error"
+local json = require "ett.json"
 local schema = require "ett.base.schema"
 
 -- Lua patterns of fields that change no cost: names, tokens, constants, initial values, losses, positions, and settings
@@ -50,10 +52,16 @@ return function(config)
     return config[name]
   end })
   return watched, function()
-    local list = {}
+    local list, absent = {}, {}
+    for name in pairs(asked) do
+      if config[name] == nil or config[name] == json.null then absent[#absent + 1] = name end
+    end
     for _, name in ipairs(schema.keys(config)) do
       local text = not asked[name] and type(name) == "string" and not is_harmless(name) and meaning(config[name])
-      if text then list[#list + 1] = ("%s = %s"):format(name, text) end
+      if text then
+        local near = error_module.misspelt(name, absent)
+        list[#list + 1] = ("%s = %s%s"):format(name, text, near and (" (did you mean %s?)"):format(near) or "")
+      end
     end
     return list
   end

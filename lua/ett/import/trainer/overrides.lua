@@ -39,8 +39,7 @@ local function fields(text, is_yaml)
   end
   for name, value in pairs(type(all) == "table" and all or {}) do
     name = tostring(name)
-    if kept[name] or name:find "^%l+_[%l_]+_parallelism$" or error_module.nearest(name, names, math.min(2, #name // 4))
-    then
+    if kept[name] or name:find "^%l+_[%l_]+_parallelism$" or error_module.misspelt(name, names) then
       list[name] = value
     end
   end
