@@ -35,6 +35,20 @@ describe("a stack with a base", function()
     assert.equal("flash2", stacks.get("two:attention=flash2").attention)
   end)
 
+  it("is read once until one of its files changes or another file takes the name", function()
+    write("one", "slowdown = 1.5")
+    write("two", "base = 'one'")
+    local first = stacks.get "two:graphs"
+    assert.equal(1.5, first.slowdown)
+    assert.is_true(first == stacks.get "two:graphs") -- the same table
+    write("one", "slowdown = 2.5") -- as long as before
+    assert.equal(2.5, stacks.get("two:graphs").slowdown)
+    write("megatron", "slowdown = 3.5")
+    assert.equal(3.5, stacks.get("megatron").slowdown)
+    os.remove(folder .. "/stacks/megatron.lua")
+    assert.equal(1, stacks.get("megatron").slowdown)
+  end)
+
   it("is refused if its base leads back to it, is missing, or has a wrong field", function()
     local function fault(name) return tostring(select(2, pcall(stacks.get, name))) end
     write("one", "base = 'two'")

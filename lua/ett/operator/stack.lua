@@ -6,6 +6,7 @@
 -- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local io_module = require "ett.io"
 local merged = require "ett.base.merged"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
@@ -115,24 +116,25 @@ function stack_module.launches_left(stack, has_experts)
   return left, has_experts and names.moe_router and 1 / 4 or 1
 end
 
--- The fields of a stack's file, completed from its bases. users: names of the stacks whose base led to this one.
-local function with_base(name, users)
+-- The fields of a stack's file, completed from its bases. users: names of the stacks whose base led to this one; files:
+-- gets name -> path of each.
+local function with_base(name, users, files)
   local given, path = find.load("lua/stacks", name)
+  files[name] = path
   schema.check(given, fields, find.label(path))
   if not given.base then return given end
   users[name] = true
   if users[given.base] then
     error_module.raise("model", "%s: its base '%s' leads back to it", find.label(path), given.base)
   end
-  return merged(with_base(given.base, users), given)
+  return merged(with_base(given.base, users, files), given)
 end
 
---- The stack of a name, with the fields that follow the name. Raises an error with the nearest name if there is none.
----@param text string? nil: "plain"
-function stack_module.get(text)
-  local name, own = parts(text or "plain")
-  local stack, _, label = find.described("lua/stacks", name, fields)
-  if stack.base then stack = schema.check(with_base(name, {}), fields, label) end
+local function read(text, files)
+  local name, own = parts(text)
+  local stack, path, label = find.described("lua/stacks", name, fields)
+  files[name] = path
+  if stack.base then stack = schema.check(with_base(name, {}, files), fields, label) end
   graphed_parts(stack)
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
@@ -141,6 +143,30 @@ function stack_module.get(text)
   graphed_parts(stack)
   stack.name = text
   return stack
+end
+
+local known = {} -- name of get -> { stack, files = { [name] = path }, texts = { [name] = content } }
+
+-- Whether the files of a known stack are still those that its names find, with the same content.
+local function is_current(entry)
+  for name, path in pairs(entry.files) do
+    if find.path("lua/stacks", name) ~= path or io_module.read(path) ~= entry.texts[name] then return false end
+  end
+  return true
+end
+
+--- The stack of a name, with the fields that follow the name; not to be changed. Raises an error with the nearest name
+--- if there is none. Its files are run and checked again only after a change: a search asks for each layout.
+---@param text string? nil: "plain"
+function stack_module.get(text)
+  text = text or "plain"
+  local entry = known[text]
+  if entry and is_current(entry) then return entry.stack end
+  entry = { files = {}, texts = {} }
+  entry.stack = read(text, entry.files)
+  for name, path in pairs(entry.files) do entry.texts[name] = io_module.read(path) end
+  known[text] = entry
+  return entry.stack
 end
 
 -- Multiprocessors of a gather or reduce-scatter over NVLink: 24 (pytorch/pytorch#136567), and 4 and 5 with registered
