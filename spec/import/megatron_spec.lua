@@ -1003,6 +1003,13 @@ ARGS:
     assert.same({ true, "fp16" }, { plan.sequence_parallel, plan.dtype })
   end)
 
+  it("of two precisions are noted", function()
+    local run = read(small .. "--fp16 --bf16", { dp = 1 })
+    assert.equal("bf16", run.plan.dtype)
+    assert.same({ "--bf16 and --fp16 exclude each other in Megatron-LM; the estimate is of bf16" }, run.model.notes)
+    assert.same({}, read(small .. "--bf16 false --fp16 true", { dp = 1 }).model.notes)
+  end)
+
   it("are refused where a value is missing, wrong or not set", function()
     for wanted, text in pairs {
       ["FILE: missing --hidden-size, --num-attention-heads"] = "--num-layers 4",
@@ -1013,6 +1020,8 @@ ARGS:
       ["FILE: --normalization: unknown value 'RMS'; did you mean 'RMSNorm'?; known are LayerNorm, RMSNorm"] =
         small .. "--normalization RMS",
       ["FILE: --micro-batch-size: needs a value"] = small .. "--micro-batch-size --bf16",
+      ["FILE: --fp8-format: unknown value 'e4m4'; did you mean 'e4m3'?; known are e4m3, hybrid"] =
+        small .. "--bf16 --fp8-format e4m4 --nproc-per-node 1",
       ["FILE: does not give the number of devices (--nnodes, --nproc-per-node); give dp=N"] = small,
       ["FILE: tp * pp * cp = 4 must divide its 6 devices; give dp=N for another number"] =
         small .. "--nproc-per-node 6 --tensor-model-parallel-size 4",

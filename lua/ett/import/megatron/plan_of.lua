@@ -24,7 +24,18 @@ local function deepspeed_stage(args, given)
   return bf16_optimizer and 1 or stage, bf16_optimizer
 end
 
+-- Notes two precisions, and raises for an unknown format of fp8, as arguments.py does (validate_args,
+-- _add_transformer_engine_args).
+local function check_precision(args)
+  if args:has "bf16" and args:has "fp16" then
+    args:note "--bf16 and --fp16 exclude each other in Megatron-LM; the estimate is of bf16"
+  end
+  local format = (args.given["fp8-format"] or {})[1]
+  if format and not format:find("$", 1, true) then args:choice("fp8-format", nil, { e4m3 = true, hybrid = true }) end
+end
+
 local function set_precision(p, args, given)
+  check_precision(args)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
   if args:has "deepspeed" then -- Megatron-LM's own replicas do not run
     local _, bf16_optimizer = deepspeed_stage(args, given)
