@@ -985,6 +985,20 @@ ARGS:
     assert.equal("", notes(both, { dp = 1 }))
   end)
 
+  it("that state virtual stages which no stage is a multiple of are named", function()
+    local function note(layers, vp)
+      local run = read(small:gsub("layers 4", "layers 40") .. "--pipeline-model-parallel-size 4 "
+        .. "--num-layers-per-virtual-pipeline-stage " .. layers, { dp = 1 })
+      assert.equal(vp, run.plan.vp)
+      return table.concat(run.model.notes, "\n")
+    end
+    for layers, vp in pairs { [0] = 1, [-1] = 1, [30] = 1, [4] = 2 } do
+      assert.equal(("--num-layers-per-virtual-pipeline-stage %d does not divide the 10 layers of a stage, which "
+        .. "Megatron-LM refuses; ett takes vp = %d"):format(layers, vp), note(layers, vp))
+    end
+    assert.equal("", note(5, 2))
+  end)
+
   it("that state virtual stages can be given as the word vp", function()
     local text = small .. "--pipeline-model-parallel-size 2 "
     for _, flag in ipairs { "--num-virtual-stages-per-pipeline-rank $V", "--num-layers-per-virtual-pipeline-stage ${V}",

@@ -229,12 +229,19 @@ local function set_pipeline(p, args, layers)
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
 end
 
---- Notes layers that the file leaves to ett to place. Megatron-Core refuses such numbers (get_num_layers_to_build).
+--- Notes layers that the file leaves to ett to place. Megatron-Core refuses such numbers (get_num_layers_to_build), and
+--- Megatron-LM a stage that is no multiple of a virtual one (arguments.py, validate_args).
 local function note_uneven(args, p, layers)
   local slices = p.pp * p.vp
-  if p.pp > 1 and not p.split and not args:has "deepspeed" and slices > 0 and layers % slices ~= 0 then
+  if p.pp == 1 or p.split or args:has "deepspeed" or slices <= 0 then return end
+  local per_chunk, embedding, loss = args:number "num-layers-per-virtual-pipeline-stage", accounted(args)
+  local stage = (layers + embedding + loss) // p.pp
+  if layers % slices ~= 0 then
     args:note("%s layers do not divide into %s slices, which Megatron-LM refuses without a layout; ett places them as "
       .. "evenly as it can, or by split=N,N,...", layers, slices)
+  elseif per_chunk and (per_chunk <= 0 or stage % per_chunk ~= 0) then
+    args:note("--num-layers-per-virtual-pipeline-stage %s does not divide the %s layers of a stage, which Megatron-LM "
+      .. "refuses; ett takes vp = %s", per_chunk, stage, p.vp)
   end
 end
 
