@@ -115,6 +115,11 @@ local function candidates(root, kind, name)
   return places
 end
 
+-- Where the top level of a user's folder has a description. A cluster's folder also holds its profile.
+local function at_top_of(root, kind, name)
+  return { ("%s/%s.lua"):format(root, name), kind == "clusters" and ("%s/%s/init.lua"):format(root, name) or nil }
+end
+
 -- Kinds that plans name by default (the stack plain, the model ring). For these, a file plain.lua at the top of the
 -- user's folder does not replace ett's own; one in stacks/ does.
 local kept = { ["lua/stacks"] = true, ["lua/collectives"] = true, ["lua/schedules"] = true }
@@ -129,10 +134,10 @@ function find.path(kind, name)
     for _, path in ipairs(candidates(root, kind, name)) do
       if exists(path) then return path end
     end
-    local top = is_own(root) and ("%s/%s.lua"):format(root, name)
-    if top and exists(top) then
-      if not kept[kind] then return top end
-      at_top = at_top or top
+    for _, path in ipairs(is_own(root) and at_top_of(root, kind, name) or {}) do
+      local found = exists(path)
+      if found and not kept[kind] then return path end
+      at_top = at_top or found and path or nil
     end
   end
   return at_top
@@ -350,7 +355,8 @@ function find.beside(leaf, name, folder)
   if own and is_file(name) then
     return ("; the name is '%s', which `--path %s` finds"):format(own, name:match "^(.*)/" or ".")
   end
-  for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
+  for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name),
+    leaf == "clusters" and ("%s/init.lua"):format(name) or nil } do
     if folder then path = ("%s/%s"):format(folder, path) end
     if name:find "^[%w_-]+$" and is_file(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
   end
