@@ -574,6 +574,7 @@ describe("models of communication", function()
         ["return { start = -1, { bandwidth = 1 } }"]
           = "own.lua:1: collective 'own': law: field 'start' must be a number of at least 0, got -1",
         ["return { start = 1 }"] = "own.lua:1: collective 'own': law: has no stream",
+        ["return { { moved = 1 } }"] = "law: stream 1: missing field 'bandwidth' (bytes/s), or 'curve'",
         ["return { { bandwith = 1 } }"]
           = "own.lua:1: collective 'own': law: stream 1: unknown field 'bandwith'; did you mean 'bandwidth'?",
         ["return { { bandwidth = 1, curve = 3 } }"] = "law: stream 1: field 'curve' must be a list, got 3",

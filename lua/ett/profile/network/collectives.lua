@@ -434,6 +434,9 @@ local function check_law(model, law)
     for _, sentence in ipairs((schema.violations(stream, stream_fields))) do
       found[#found + 1] = ("stream %d: %s"):format(i, sentence)
     end
+    if type(stream) == "table" and stream.bandwidth == nil and stream.curve == nil then
+      found[#found + 1] = ("stream %d: missing field 'bandwidth' (bytes/s), or 'curve'"):format(i)
+    end
     local rate = type(stream) == "table" and stream.bandwidth
     if math_type(rate) and rate > 0 and rate < least_rate then -- ett.comm refuses others
       found[#found + 1] = ("stream %d: field 'bandwidth' must be at least %g, got %s"):format(i, least_rate,
