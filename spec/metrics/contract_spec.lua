@@ -148,6 +148,21 @@ describe("the metric files", function()
     assert.same({ a = 1 }, metrics.compute({ name = "mine", compute = function() return { a = 1 } end }, {}))
   end)
 
+  it("convert numbers of ticks, and nothing else", function()
+    local r = maker.new { rank = 0 }
+    r:kernel("k", 100, 10)
+    maker.with({ r }, function(folder)
+      local view <close> = assert(require("ett.trace.view").open(folder))
+      local busy = view:lanes()[1]:busy()
+      assert.equal(10.0, view:us(busy:measure()))
+      for _, name in ipairs { "s", "ms", "us" } do
+        local ok, why = pcall(view[name], view, busy)
+        assert.is_false(ok)
+        assert.matches("^view:s, :ms and :us take a number of ticks, got ", tostring(why))
+      end
+    end)
+  end)
+
   it("must return a number for each device, or nil", function()
     local r = maker.new { rank = 0, world = 1 }
     r:kernel("gemm", 100, 100)

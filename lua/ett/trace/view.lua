@@ -20,6 +20,7 @@ local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
 local processes = require "ett.trace.processes"
+local schema = require "ett.base.schema"
 local xla = require "ett.trace.xla"
 
 local Lane = require "ett.trace.lane"
@@ -78,10 +79,17 @@ end
 --- Raises "missing" if no row is communication.
 function View:missing_communication() self:missing("needs communication rows on a device; the trace has none") end
 
+local function checked(ticks)
+  if type(ticks) ~= "number" then
+    error_module.raise("argument", "view:s, :ms and :us take a number of ticks, got %s", schema.describe(ticks))
+  end
+  return ticks
+end
+
 --- Ticks as seconds, milliseconds, microseconds (floats).
-function View:s(ticks) return ticks / self.trace.ticks_per_second end
-function View:ms(ticks) return ticks / (self.trace.ticks_per_second // 1000) end
-function View:us(ticks) return ticks / (self.trace.ticks_per_second // 1000000) end
+function View:s(ticks) return checked(ticks) / self.trace.ticks_per_second end
+function View:ms(ticks) return checked(ticks) / (self.trace.ticks_per_second // 1000) end
+function View:us(ticks) return checked(ticks) / (self.trace.ticks_per_second // 1000000) end
 
 --- The metadata of the run: workload card, options.
 View.card = once("card", function(self) return require("ett.trace.card").read(self.path, self.options) end)
