@@ -29,8 +29,8 @@
 typedef struct ett_buckets {
   double size, full,
       rest; /* bytes of a full bucket, number of full buckets, bytes of the last */
-  double full_time, rest_time; /* seconds */
-  double replica_seconds;      /* of all buckets: of messages between replicas */
+  double full_time, rest_time;       /* seconds */
+  double full_between, rest_between; /* the part between replicas */
 } ett_buckets;
 
 typedef struct ett_slice_gradients {

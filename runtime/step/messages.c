@@ -74,8 +74,16 @@ int ett_messages_whole(const ett_evaluation *e) {
          e->plan->zero >= ETT_ZERO_GRADIENTS;
 }
 
+int ett_messages_overlaps_replicas(const ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  return e->program->blocking_reductions && p->overlap_gradients &&
+         p->zero >= ETT_ZERO_OPTIMIZER && !p->gradient_all_reduce &&
+         !ett_messages_whole(e);
+}
+
 int ett_messages_overlaps_gradients(const ett_evaluation *e) {
-  return e->plan->overlap_gradients && !ett_messages_whole(e);
+  return e->plan->overlap_gradients && !ett_messages_whole(e) &&
+         !ett_messages_overlaps_replicas(e);
 }
 
 int ett_messages_reduces_every(const ett_evaluation *e) {
@@ -119,7 +127,6 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
                                  double bytes, int64_t layers, int32_t element_bytes) {
   ett_rank_group g = experts ? e->expert : e->dense;
   ett_buckets b = {0};
-  double between;
   ett_rank_group r =
       experts ? e->w->placed.expert_replica_group : e->w->placed.dense_replica_group;
   int replicas = kind != ETT_DEMAND_ALL_GATHER && r.degree > 1;
@@ -140,17 +147,20 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
     b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
     b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
   }
-  if (b.full > 0) {
-    b.full_time = ask_group(e, kind, experts, b.size, element_bytes, &between);
-    b.replica_seconds = b.full * between;
-  }
-  b.rest_time = ask_group(e, kind, experts, b.rest, element_bytes, &between);
-  b.replica_seconds += between;
+  if (b.full > 0)
+    b.full_time = ask_group(e, kind, experts, b.size, element_bytes, &b.full_between);
+  b.rest_time = ask_group(e, kind, experts, b.rest, element_bytes, &b.rest_between);
   return b;
 }
 
 double ett_buckets_seconds(ett_buckets b) {
   return b.full * b.full_time + b.rest_time;
+}
+
+ett_buckets ett_buckets_between(ett_buckets b) {
+  b.full_time = b.full_between;
+  b.rest_time = b.rest_between;
+  return b;
 }
 
 double ett_buckets_overlapped_end(ett_buckets b, double start, double end, double free) {

@@ -144,6 +144,10 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
  * (whole_stages of the program). Gradients are then reduced after the last one. */
 int ett_messages_whole(const ett_evaluation *e);
 
+/* Whether reduce-scatters overlap nothing (blocking_reductions of the program), and only
+ * the messages between replicas overlap the last backward pass. */
+int ett_messages_overlaps_replicas(const ett_evaluation *e);
+
 /* Whether buckets of gradients are reduced while the last backward pass runs. */
 int ett_messages_overlaps_gradients(const ett_evaluation *e);
 
@@ -204,6 +208,9 @@ void ett_parts_ask(ett_evaluation *e, int from, int to);
 
 /* Seconds of all buckets one after the other. */
 double ett_buckets_seconds(ett_buckets b);
+
+/* The messages between replicas alone. */
+ett_buckets ett_buckets_between(ett_buckets b);
 
 /* End of the last bucket. Gradients are produced evenly over [start, end]; the link is
  * free from `free` on. A bucket waits for its gradients and for earlier buckets. The

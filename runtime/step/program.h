@@ -212,6 +212,8 @@ typedef struct ett_program {
                           memory depends on it */
   int master_shards;   /* ZeRO-3 shards only the optimizer's fp32 weights; the weights of
                           the passes have no shards */
+  int blocking_reductions; /* devices compute nothing while they reduce-scatter gradients,
+                              also with overlap_gradients */
   int whole_stages; /* with several stages, ZeRO-2 and 3 keep whole weights and gradients
                        until the last backward pass, and reduce once a step */
   double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send

@@ -119,10 +119,13 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[0];
   double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
-  double total = 0, first = 0, busy[ETT_LANES] = {0}, own_busy[ETT_LANES] = {0};
+  double total = 0, between = 0, first = 0, busy[ETT_LANES] = {0},
+         own_busy[ETT_LANES] = {0};
   for (int v = 0; v < a->slots; v += p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
+    between += ett_buckets_seconds(ett_buckets_between(g->dense)) +
+               ett_buckets_seconds(ett_buckets_between(g->expert));
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
         busy[l] += a->forward_busy[l][v] + a->backward_busy[l][v];
@@ -137,6 +140,8 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
                                  ett_messages_room(e, a->forward[0], own_busy))
                 : s->gather_seconds;
   }
+  if (ett_messages_overlaps_replicas(e))
+    total -= between;
   if (!ett_messages_overlaps_gradients(e))
     return pipeline + total * times + s->optimizer_seconds + first;
   /* The last message starts after the last backward. Each lane carries its messages. */
@@ -152,17 +157,22 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   return least + s->optimizer_seconds;
 }
 
-/* End of the last reduction of a stage if no other transfer uses its link. */
+/* End of the last reduction of a stage if no other transfer uses its link. Blocking
+ * reduce-scatters are left out. */
 static double reduced_alone(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                             const ett_pipeline_result *ends) {
   double last = 0;
   for (int v = next_to_finish(e->plan, a, rank, -1, ends); v >= 0;
        v = next_to_finish(e->plan, a, rank, v, ends)) {
-    const ett_slice_gradients *g = &a->gradients[v];
+    ett_slice_gradients g = a->gradients[v];
+    if (ett_messages_overlaps_replicas(e)) {
+      g.dense = ett_buckets_between(g.dense);
+      g.expert = ett_buckets_between(g.expert);
+    }
     double start = ends->last_backward_start[v], end = ends->last_backward_end[v];
     last = start > last ? start : last;
-    last = ett_buckets_overlapped_end(g->dense, start, end, last);
-    last = ett_buckets_overlapped_end(g->expert, start, end, last);
+    last = ett_buckets_overlapped_end(g.dense, start, end, last);
+    last = ett_buckets_overlapped_end(g.expert, start, end, last);
   }
   return last;
 }
@@ -190,7 +200,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->all_to_all_overlapped_seconds +=
       ends->hidden_forward[rank] + ends->hidden_backward[rank];
   s->pipeline_seconds = finish;
-  if (a->alike[rank] && !ett_messages_overlaps_gradients(e) && !e->links.gather) {
+  if (a->alike[rank] && !ett_messages_overlaps_gradients(e) &&
+      !ett_messages_overlaps_replicas(e) && !e->links.gather) {
     s->gradient_seconds = s[-1].gradient_seconds;
     s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
     s->expert_gradient_share = s[-1].expert_gradient_share;
@@ -205,8 +216,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     double share = times > 1 ? a->runs[v] / times : 1; /* share of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
     experts += share * ett_buckets_seconds(g->expert);
-    between += share * g->dense.replica_seconds;
-    between_experts += share * g->expert.replica_seconds;
+    between += share * ett_buckets_seconds(ett_buckets_between(g->dense));
+    between_experts += share * ett_buckets_seconds(ett_buckets_between(g->expert));
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
         forward_busy[l] += a->forward_busy[l][v];
@@ -215,7 +226,11 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->expert_gradient_share = experts > 0 ? experts / total : 0;
   s->replica_share = between > 0 ? between / (total - experts) : 0;
   s->expert_replica_share = between_experts > 0 ? between_experts / experts : 0;
-  if (ett_messages_overlaps_gradients(e)) {
+  if (ett_messages_overlaps_replicas(e)) {
+    double last = reduced_alone(e, a, rank, ends);
+    s->gradient_exposed_seconds =
+        (total - between - between_experts) * times + (last > finish ? last - finish : 0);
+  } else if (ett_messages_overlaps_gradients(e)) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;
     if (s->gradient_seconds <

@@ -146,7 +146,7 @@ describe("a script", function()
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
         .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
         .. "exchange_communication_share"):gmatch "%S+" do function_of[name] = 0 end
-      for name in ("tied_frozen gathers_tensors master_shards whole_stages"):gmatch "%S+" do
+      for name in ("tied_frozen gathers_tensors master_shards blocking_reductions whole_stages"):gmatch "%S+" do
         function_of[name] = false
       end
       function_of.kinds = {}

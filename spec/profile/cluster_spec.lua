@@ -179,6 +179,26 @@ describe("bundled clusters", function()
       assert.near(busiest(ranks, ranks == 16) * 1e12 / 90e9, row.seconds, 1e-2)
     end
   end)
+
+  it("reduce-scatter at the given share of the links, where devices wait for it", function()
+    local topology = { nodes = 1, gpus_per_node = 8 }
+    local function seconds(cluster, kind) return cluster_module.collective(cluster, kind, 1e12, topology).seconds end
+    local v6e = cluster_module.get "tpu_v6e"
+    assert.near(7 / 8 * 1e12 / 90e9, seconds(v6e, "all_gather"), 1e-4) -- half of a row: one link
+    assert.near(7 / 8 * 1e12 / 90e9 / v6e.links.intra.blocking_reductions, seconds(v6e, "reduce_scatter"), 1e-4)
+    assert.near(2 * seconds(v6e, "all_gather"), seconds(v6e, "all_reduce"), 1e-4)
+    v6e.links.intra.blocking_reductions = nil
+    assert.near(seconds(v6e, "all_gather"), seconds(v6e, "reduce_scatter"), 1e-9)
+  end)
+
+  it("of TPU v6e take a profile's time for the gradients of Qwen3-8B, and overlap nothing", function()
+    local model, estimate = require("ett.model").new "qwen3-8b", require "ett.step.estimate"
+    for seq, measured in pairs { [8192] = 0.144, [2048] = 0.149 } do -- the file of the cluster names the source
+      local e = estimate.new { model = model, cluster = "tpu_v6e", plan = { seq = seq, micro_batch = 3,
+        micro_batches = 1, dp = 8, zero = 3, gradient_dtype = "bf16", recompute = "full" } }
+      assert.near(measured, e.stages[1].gradient_exposed_seconds, 0.02 * measured)
+    end
+  end)
 end)
 
 describe("a device", function()
@@ -318,7 +338,10 @@ describe("a user's cluster", function()
       { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
     assert.matches("tiers[2]: only links inside the innermost tier, of at least two devices, can be a mesh or a torus",
       message(cluster_module.get, c), 1, true)
-    c.tiers[1].axes, c.tiers[2].mesh = 3, nil
+    c.tiers[2].mesh, c.tiers[2].blocking_reductions = nil, 0.5
+    assert.matches("tiers[2]: only links inside the innermost tier can have 'blocking_reductions'",
+      message(cluster_module.get, c), 1, true)
+    c.tiers[1].axes, c.tiers[2].blocking_reductions = 3, nil
     assert.matches("tiers[1]: 'axes' is for links between units", message(cluster_module.get, c), 1, true)
   end)
   it("may name its device", function()

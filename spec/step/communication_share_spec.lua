@@ -4,11 +4,11 @@ local step_core = require "step_core"
 local L, T = 4, 2.0 -- layers; seconds of a layer's forward, its backward takes twice as long
 
 --- A step of L layers on one stage; seconds: of each message; of_exchanges: the share of all-to-alls (default: share).
-local function evaluate(share, given, seconds, operations, of_exchanges)
+local function evaluate(share, given, seconds, operations, of_exchanges, blocking)
   local program <close> = step_core.program {
     operations = operations or { { forward = { T }, backward = { 2 * T }, dense_parameters = 1000 } },
     kinds = { { place = "middle", count = L, uses = operations and { 1, 1, 1 } or { 1 } } }, boundary_bytes = 1,
-    communication_share = share, exchange_communication_share = of_exchanges }
+    communication_share = share, exchange_communication_share = of_exchanges, blocking_reductions = blocking }
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()
   given.seq, given.clip_gradients, given.bucket_bytes = 1, false, 1e12
@@ -59,5 +59,35 @@ describe("the share of a device that communication takes", function()
     ok, raised = pcall(evaluate, 0, { micro_batches = 1 }, {}, nil, -0.5)
     assert.is_false(ok)
     assert.equal("field 'exchange_communication_share' must be at least 0 and below 1, got -0.5", raised.message)
+  end)
+end)
+
+describe("reduce-scatters that block the device", function()
+  local seconds = { reduce_scatter = 1, all_reduce = 0.5 }
+  local function step(given, blocking)
+    given.dp, given.overlap_gradients = 4, true
+    return evaluate(0, given, seconds, nil, nil, blocking)
+  end
+
+  it("overlap nothing, after each micro-batch of ZeRO-2 and of each layer of ZeRO-3", function()
+    local e = step({ zero = 2, micro_batches = 5 }, true)
+    assert.equal(5 * 3 * L * T + 5 * 1, e.step_seconds)
+    assert.equal(5, e.stages[1].gradient_exposed_seconds)
+    assert.equal(5 * 3 * L * T + 1, step({ zero = 2, micro_batches = 5 }, false).step_seconds)
+    assert.equal(5 * 3 * L * T + 1, step({ zero = 1, micro_batches = 5 }, true).step_seconds)
+    assert.equal(3 * L * T + L * 1, step({ zero = 3, micro_batches = 1 }, true).step_seconds)
+  end)
+
+  it("leave the messages between replicas beside the backward pass", function()
+    -- Four layers: the sum of the last one over the replicas follows the pass.
+    local e = step({ zero = 3, shard = 2, micro_batches = 1 }, true)
+    assert.equal(3 * L * T + L * 1 + 0.5, e.step_seconds)
+    assert.equal(L * (1 + 0.5), e.stages[1].gradient_seconds)
+  end)
+
+  it("do not concern all-reduces, or plans without overlap", function()
+    assert.equal(step({ micro_batches = 2 }, false).step_seconds, step({ micro_batches = 2 }, true).step_seconds)
+    local given = { dp = 4, zero = 2, micro_batches = 2, overlap_gradients = false }
+    assert.equal(evaluate(0, given, seconds).step_seconds, evaluate(0, given, seconds, nil, nil, true).step_seconds)
   end)
 end)

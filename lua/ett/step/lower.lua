@@ -1051,6 +1051,7 @@ local function describe(model, p, times, placed)
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, gathers_tensors = software.gathers_tensors,
     master_shards = software.master_shards,
+    blocking_reductions = network_tiers.of(state.times.cluster)[1].blocking_reductions ~= nil,
     whole_stages = software.whole_stages, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
     communication_share = lower.gather_communication_share(software),

@@ -221,16 +221,17 @@ end
 -- group uses the links inside nodes if at least one of its nodes holds several ranks.
 local function reached(cluster, tier, kind, ranks, place, branches)
   ranks = math.max(2, ranks)
+  local of_reductions = kind == "reduce_scatter" and tier.blocking_reductions or 1
   if tier.axes and branches > 1 then return over_axes(tier.axes, branches, kind) end
   if tier.mesh then
     local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
-    return share, ranks == tier.size and protocols.exchange(cluster) or share
+    return of_reductions * share, ranks == tier.size and protocols.exchange(cluster) or share
   elseif tier.torus then
     local all = 2 * #tier.torus
     local links, load = on_torus(tier, ranks, place)
-    return (kind == "send_recv" and 1 or links) / all, (1 - 1 / ranks) / load / all
+    return (kind == "send_recv" and 1 or of_reductions * links) / all, (1 - 1 / ranks) / load / all
   end
-  return 1, 1
+  return of_reductions, 1
 end
 
 --- Bandwidth of one device for a group of ranks inside a node, bytes/s; nil if the node's links are unknown.

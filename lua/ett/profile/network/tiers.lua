@@ -37,12 +37,14 @@ local least_rate, most_rate, least_of_curve = 1e6, 1e17, 1e3
 local rate = { "positive", least = least_rate, most = most_rate, unit = "bytes/s" }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate, unit = "bytes/s" }
 local latency = { "nonnegative", optional = true, most = 0.5, unit = "seconds" }
+local share = { "positive", optional = true, most = 1 }
 local axes_field = { "count", optional = true, most = 8 }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
     send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
-    whole_rings = "boolean?", curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
+    whole_rings = "boolean?", blocking_reductions = share,
+    curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
     latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate, axes = axes_field,
     hierarchical = "boolean?", name = "string?", source = "string" } },
@@ -56,7 +58,7 @@ local fields = {
   send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate,
   hierarchical = "boolean?", reduces = "boolean?",
   through = "boolean?", mesh = "boolean?", torus = "list?", whole_rings = "boolean?",
-  axes = axes_field, curves = { "text_or_table", optional = true },
+  blocking_reductions = share, axes = axes_field, curves = { "text_or_table", optional = true },
 }
 
 --- The given curves, or the innermost tier's curves of the cluster whose name is given.
@@ -113,8 +115,8 @@ function tiers.check_curves(curves, where, size, what)
   end
 end
 
---- Checks `mesh`, `torus` and `whole_rings` of links between devices. size: number of devices; falsy for links between
---- other units.
+--- Checks `mesh`, `torus`, `whole_rings` and `blocking_reductions` of links between devices. size: number of devices;
+--- falsy for links between other units.
 function tiers.check_wires(given, size, where)
   local axes, product, texts = given.torus or {}, 1, {}
   for i, length in ipairs(axes) do
@@ -128,6 +130,8 @@ function tiers.check_wires(given, size, where)
   elseif (given.mesh or given.torus) and (not size or size < 2) then
     error_module.raise("model", "%s: only links inside the innermost tier, of at least two devices, can be a mesh or "
       .. "a torus", where)
+  elseif given.blocking_reductions and not size then
+    error_module.raise("model", "%s: only links inside the innermost tier can have 'blocking_reductions'", where)
   elseif given.torus and product ~= size then
     error_module.raise("model", "%s: torus: the lengths of its axes must multiply to %d devices, got %s", where, size,
       #axes > 0 and table.concat(texts, " x ") or "none")
@@ -254,7 +258,7 @@ local function short_form(cluster)
       ring_bandwidth = intra.ring_bandwidth,
       latency = intra.latency or default_intra(intra.bandwidth, intra.torus),
       unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, torus = intra.torus, curves = intra.curves,
-      whole_rings = intra.whole_rings,
+      whole_rings = intra.whole_rings, blocking_reductions = intra.blocking_reductions,
       card = 1, through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
       unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
@@ -298,7 +302,7 @@ function tiers.links(list, node)
   return {
     intra = { name = intra.name, bandwidth = math.min(intra.send, intra.receive), latency = intra.latency,
       send_bandwidth = intra.send_bandwidth, ring_bandwidth = intra.ring_bandwidth, curves = intra.curves,
-      source = intra.source },
+      blocking_reductions = intra.blocking_reductions, source = intra.source },
     inter = inter and { name = inter.name, bandwidth_per_gpu = math.min(inter.send, inter.receive),
       bandwidth_per_node = math.min(inter.unit_send, inter.unit_receive), latency = inter.latency,
       send_bandwidth = inter.send_bandwidth,
