@@ -116,6 +116,9 @@ describe("published measured steps", function()
       ["TPU v5e"] = "tpu_v5e", ["V100-SXM3-32GB"] = "v100", A100 = "a100_sxm", ["H100 PCIe 80GB"] = "h100_pcie",
       ["H100 NVL 94GB"] = "h100_sxm", ["Gaudi 3"] = "gaudi3" } do assert.equal(key, device(name)) end
     assert.is_nil(published.cluster { id = "", device = "Z9000", gpus = 8 })
+    -- ett gives a step on 64 chips a slice of 8 x 8, without a full row of the torus.
+    assert.equal(256, published.cluster({ id = "", device = "TPU v6e (Trillium)", gpus = 64 }).gpus_per_node)
+    assert.is_nil(published.cluster({ id = "", device = "TPU v5e", gpus = 256 }).links.intra.blocking_reductions)
     local open = published.plan({ gpus = 64, global_batch = 32, micro_batches = 1, zero = 1, device = "H200" }, "bf16")
     assert.same({ 2, 32, 1 }, { open.cp, open.dp, open.micro_batch })
     local batch = published.plan({ gpus = 16, tp = 2, pp = 2, global_batch = 32, device = "H200" }, "bf16")

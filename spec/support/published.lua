@@ -29,15 +29,15 @@ local clusters = {
 }
 
 -- Devices without a bundled cluster: the most similar bundled cluster, and the ratio of link bandwidths inside a node
--- (vendors' datasheets: NVLink 2 against 3, 400 and 900 GB/s of NVLink 4, ICI links of 45 and 90 GB/s, 21 and 42 ports
--- of 100 Gbit/s; H100 PCIe on PCIe 5).
+-- (vendors' datasheets: NVLink 2 against 3, 400 and 900 GB/s of NVLink 4, 21 and 42 ports of 100 Gbit/s; H100 PCIe on
+-- PCIe 5).
 local like = { a100_sxm = { "dgx_a100" }, h100_sxm = { "dgx_h100" }, h200_sxm = { "dgx_h200" },
   b200_sxm = { "dgx_b200" }, b300_sxm = { "dgx_b300" }, gb200 = { "gb200_nvl72" }, gb300 = { "gb300_nvl72" },
   gh200 = { "vista" }, v100 = { "dgx_a100", 0.5 }, h800 = { "dgx_h100", 4 / 9 }, h20 = { "dgx_h100" },
   h100_pcie = { "l40s_node", 2 }, l40s = { "l40s_node" }, l4 = { "l40s_node" }, a40 = { "l40s_node" },
   rtx_pro_6000 = { "l40s_node", 2 }, mi250x = { "mi300x_node", 0.5 }, mi300x = { "mi300x_node" },
   mi325x = { "mi300x_node" }, mi350x = { "mi355x_node" }, mi355x = { "mi355x_node" }, gaudi2 = { "dgx_h100", 0.58 },
-  gaudi3 = { "dgx_h100", 1.17 }, tpu_v4 = { "tpu_v5p", 0.5 }, tpu_v5e = { "tpu_v6e", 0.5 }, tpu_v5p = { "tpu_v5p" },
+  gaudi3 = { "dgx_h100", 1.17 }, tpu_v4 = { "tpu_v4" }, tpu_v5e = { "tpu_v5e" }, tpu_v5p = { "tpu_v5p" },
   tpu_v6e = { "tpu_v6e" }, tpu_v7x = { "tpu_v7x" } }
 
 local function plain_name(name)
@@ -113,7 +113,9 @@ function published.cluster(row)
   device.power_limit_watts = row.power_limit_watts
   cluster.gpus_per_node = integer(row.nvlink_domain) or cluster.gpus_per_node
   if cluster.gpus_per_node == 72 and row.gpus % 72 ~= 0 then cluster.gpus_per_node = 64 end
-  if row.gpus < cluster.gpus_per_node then cluster.gpus_per_node = integer(row.gpus) end
+  -- ett itself places a step on fewer chips than a torus has.
+  local torus = cluster.links.intra.torus
+  if row.gpus < cluster.gpus_per_node and not torus then cluster.gpus_per_node = integer(row.gpus) end
   local per_gpu = row.network_gb_per_gpu or row.network_gb_per_node and row.network_gb_per_node / row.gpus_per_node
   if row.network_measured_gb_per_node then
     per_gpu = row.network_measured_gb_per_node / row.gpus_per_node / efficiency(row)
