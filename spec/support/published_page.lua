@@ -239,13 +239,16 @@ memory of the software and were not checked against its code. So the errors abov
   on v7x are 10 to 14 % too fast, for a reason that is not known. Two profiles of other programs on v7x give hints. In
   jax-gpt's step of DeepSeek-V3 a forward pass of the projections of latent attention takes 1.8 s, estimated 0.3 s
   (iter6_checkpoint_bisection.md). In a step of Hunyuan 3 295B, products and kernels reach 527 TFLOP/s a device
-  (yangwhale/gpu-tpu-pedia, TUNING-v7.md, 2.5). Products alone reach 885.
+  (yangwhale/gpu-tpu-pedia, TUNING-v7.md, 2.5). Products alone reach 885. In an earlier profile of that model on few
+  chips, waits for gathers take 42 % of a step and collectives without overlap 15 % (TUNING-v7.en.md, 2.2). That run
+  lacks the scheduler flags of the recipes, so it gives no value for their steps.
 - Reduce-scatters of sharded gradients on TPU v6e overlap nothing, and reach 0.545 of the links. Both come from profiles
   of Qwen3-8B (clusters/tpu_v6e.lua). They were looked up after the errors had been seen: steps of Llama on v6e lacked
   about 20 ms for each billion parameters. The mean error of twelve steps on v6e fell from 4.7 to 2.6 %, that of dense
   models from 4.3 to 1.8 %. Four steps that are not among these rows were 13 to 23 % too fast, and are 5 to 16 % too
   fast now. Slices of less than 256 chips had the wrong shape in these estimates (8 chips as a line), which is
-  corrected. Exposed gathers are not changed: MaxText's step in that profile has 60 ms of them, the estimate 14.
+  corrected. Gathers are not changed: MaxText's step in that profile spends 50 ms in them and waits 9 ms for others.
+  The estimate exposes 14 ms.
 - v4, v5e and v5p have no measured time of a reduce-scatter, so theirs still overlap. On v4 XLA does not overlap them
   either (ultrons/jax-gpt, dsv3/mini_chunk_repro/FINDINGS.md). With v6e's share their steps would be slower: v5e 64B
   on one slice 12 instead of 3 % too slow, v5p 512B 13 to 18 instead of 6 to 10. The rates of their products are
