@@ -11,6 +11,7 @@ describe("a stack with a base", function()
     find.set_folders { folder }
   end)
   after_each(function()
+    package.loaded.reads_of_stacks = nil
     find.set_folders {}
     folders.remove(folder)
   end)
@@ -36,13 +37,20 @@ describe("a stack with a base", function()
   end)
 
   it("is read once until one of its files changes or another file takes the name", function()
-    write("one", "slowdown = 1.5")
+    local reads = { count = 0 }
+    package.loaded.reads_of_stacks = reads
+    folders.write(folder .. "/stacks/one.lua", "local reads = require 'reads_of_stacks'\n"
+      .. "reads.count = reads.count + 1\nreturn { name = 'one', summary = 's', source = 's', slowdown = 1.5 }\n")
     write("two", "base = 'one'")
     local first = stacks.get "two:graphs"
     assert.equal(1.5, first.slowdown)
-    assert.is_true(first == stacks.get "two:graphs") -- the same table
-    write("one", "slowdown = 2.5") -- as long as before
+    first.slowdown = 4.5 -- a table of one's own
+    assert.equal(1.5, stacks.get("two:graphs").slowdown)
+    assert.equal(1, reads.count)
+    write("one", "slowdown = 2.5")
     assert.equal(2.5, stacks.get("two:graphs").slowdown)
+    write("one", "slowdown = 3.5") -- as long as before
+    assert.equal(3.5, stacks.get("two:graphs").slowdown)
     write("megatron", "slowdown = 3.5")
     assert.equal(3.5, stacks.get("megatron").slowdown)
     os.remove(folder .. "/stacks/megatron.lua")

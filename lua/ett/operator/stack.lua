@@ -155,18 +155,19 @@ local function is_current(entry)
   return true
 end
 
---- The stack of a name, with the fields that follow the name; not to be changed. Raises an error with the nearest name
---- if there is none. Its files are run and checked again only after a change: a search asks for each layout.
+--- The stack of a name, with the fields that follow the name; a table of the caller's own. Raises an error with the
+--- nearest name if there is none. Its files are run and checked again only after a change: a search asks for each layout.
 ---@param text string? nil: "plain"
 function stack_module.get(text)
   text = text or "plain"
   local entry = known[text]
-  if entry and is_current(entry) then return entry.stack end
-  entry = { files = {}, texts = {} }
-  entry.stack = read(text, entry.files)
-  for name, path in pairs(entry.files) do entry.texts[name] = io_module.read(path) end
-  known[text] = entry
-  return entry.stack
+  if not (entry and is_current(entry)) then
+    entry = { files = {}, texts = {} }
+    entry.stack = read(text, entry.files)
+    for name, path in pairs(entry.files) do entry.texts[name] = io_module.read(path) end
+    known[text] = entry
+  end
+  return merged(entry.stack)
 end
 
 -- Multiprocessors of a gather or reduce-scatter over NVLink: 24 (pytorch/pytorch#136567), and 4 and 5 with registered

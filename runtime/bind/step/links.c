@@ -38,10 +38,10 @@ static const ett_slice_gradients *get_gradients(lua_State *L, size_t slots) {
   for (size_t v = 0; v < slots;
        v++, dense += dense ? NUMBERS : 0, expert += expert ? NUMBERS : 0) {
     if (dense)
-      g[v].dense = (ett_buckets){dense[0], dense[1], dense[2], dense[3], dense[4], 0};
+      g[v].dense = (ett_buckets){dense[0], dense[1], dense[2], dense[3], dense[4], 0, 0};
     if (expert)
       g[v].expert =
-          (ett_buckets){expert[0], expert[1], expert[2], expert[3], expert[4], 0};
+          (ett_buckets){expert[0], expert[1], expert[2], expert[3], expert[4], 0, 0};
   }
   return g;
 }
