@@ -14,7 +14,7 @@ in_step.host_memory_share = 0.15
 --- TPUs get the measured rates of their own products, which do not fall with time. In a profiled step of Qwen3-8B on
 --- eight v6e, all products take 1,791 ms (MaxText, batch 3 of 8192 tokens; vlasenkoalexey/
 --- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization"). ett's products of that step take
---- 1,786 ms without a factor. This is assumed for v7x and for fp8 too. No profile of older TPUs, whose matrix units
+--- 1,805 ms without a factor. This is assumed for v7x and for fp8 too. No profile of older TPUs, whose matrix units
 --- have 128 x 128 elements, is known: they have the factor of all other devices.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.12 },
