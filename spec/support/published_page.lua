@@ -231,7 +231,7 @@ memory of the software and were not checked against its code. So the errors abov
   and those of the literature up to 67 %. After these errors had been seen, public measurements of products, links and
   copies of rows were looked up. v4 and v5p use v5e's share. Two measurements of v6e (79 and 87 %) differ; the
   products of a profiled step agree with the first. Products of v7x reach 83 % in Google's benchmark, which raises the
-  clock, and 94 % in another. At the default clock a third reaches 77 %, which is used.
+  clock, and 94 % in another. A third benchmark, at the default clock, reaches 77 %; ett uses it.
 - Factors of products, attention and experts on TPUs were fitted to steps until November 2026. Without their source all
   A rows were too fast: v6e by 9, v5p by 12, v7x by 18 %. Then profiles of kernels were looked up: of one step on v6e
   and one on v7x, and attention alone on v5p (in_step.lua, kernels/splash.lua). They replace the fitted factors. What
