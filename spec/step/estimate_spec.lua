@@ -572,12 +572,15 @@ describe("estimate", function()
   end)
 
   it("is marked as assumed on a device without measured kernels", function()
-    for name, marked in pairs { tpu_v5p = true, dgx_h100 = false } do
+    local scaled = "of h200_sxm, scaled by the devices' rates"
+    local notes = { tpu_v5p = "no kernel of 'TPU v5p' was measured: operator times are those " .. scaled,
+      tpu_v6e = "no table of kernels of 'TPU v6e': products and attention have published rates, and other operator "
+        .. "times are those " .. scaled }
+    for name, marked in pairs { tpu_v5p = true, tpu_v6e = true, dgx_h100 = false } do
       local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2 },
         model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
       for _, line in ipairs(e.operators) do assert.equal(marked, line.provenance == "assumed", line.name) end
-      assert.equal(marked and "no kernel of 'TPU v5p' was measured: operator times are those of h200_sxm, "
-        .. "scaled by the devices' rates" or nil, e.notes[1])
+      assert.equal(notes[name], e.notes[1])
     end
   end)
 

@@ -378,8 +378,10 @@ local function notes_of(e, cluster, model, times)
       if line.provenance_seconds then line.provenance_seconds = { assumed = line.seconds } end
       line.provenance = "assumed"
     end
-    notes[#notes + 1] = ("no kernel of '%s' was measured: operator times are those of %s, scaled by the devices' rates")
-      :format(device.name, table.concat(device.neighbours or {}, " or "))
+    notes[#notes + 1] = (device.matrix_side and "no table of kernels of '%s': products and attention have published "
+      .. "rates, and other operator times are those of %s, scaled by the devices' rates"
+      or "no kernel of '%s' was measured: operator times are those of %s, scaled by the devices' rates"):format(
+      device.name, table.concat(device.neighbours or {}, " or "))
   end
   if own and own.accepted then
     notes[#notes + 1] = ("operator times are samples of '%s', accepted for the device '%s'"):format(own.accepted,
