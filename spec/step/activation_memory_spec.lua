@@ -396,6 +396,42 @@ describe("recompute = half", function()
     assert.matches("does not know the bytes of the output of optimizer", refused("half", { "optimizer" }))
   end)
 
+  it("keeps products after their sum, and repeats no messages beside them, by hand", function()
+    local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
+    local function plan(stack, mode, keeps)
+      return { seq = 1024, micro_batches = 1, recompute = mode, recompute_keeps = keeps, stack = stack, dp = 2, tp = 4,
+        zero = 3, sequence_parallel = stack == "maxtext" }
+    end
+    -- The layer's input; queries, keys and values; the projection after a reduce-scatter, or after an all-reduce.
+    local keeps = { "linear_qkv", "linear_proj" }
+    assert.equal(2 * 1024 * (1024 + 1536 + 1024) / 4, layer_bytes(h, plan("maxtext", "half", keeps), "llama"))
+    assert.equal(2 * 1024 * (1024 + 1536 / 4 + 1024), layer_bytes(h, plan("torchtitan", "half", keeps), "llama"))
+    local function repeated(stack, mode, names, cp)
+      local p, again = plan(stack, mode, names), {}
+      p.cp = cp
+      local m = model_module.new("llama", merged(h, { layers = 4 }))
+      for _, o in ipairs(estimate.new { cluster = "dgx_h100", model = m, plan = p }.collectives) do
+        if o.group == "tp" or o.group == "cp" then again[o.name .. " " .. o.group] = o.recompute_seconds end
+      end
+      return again
+    end
+    -- Each layer has two gathers, and two sums, the second after the last product.
+    local full = repeated("maxtext", "full")
+    local gathers, sums = full["all_gather tp"], full["reduce_scatter tp"]
+    assert.is_true(gathers > 0 and sums > 0)
+    for names, left in pairs { [{ "flash_attention" }] = { 1, 1 / 2 }, [{ "linear_proj" }] = { 1, 0 },
+      [{ "linear_qkv" }] = { 1 / 2, 1 / 2 }, [{ "linear_qkv", "linear_up", "linear_proj" }] = { 0, 0 } } do
+      local again = repeated("maxtext", "half", names)
+      assert.near(left[1] * gathers, again["all_gather tp"], 1e-12, names[1])
+      assert.near(left[2] * sums, again["reduce_scatter tp"], 1e-12, names[1])
+    end
+    assert.is_true(repeated("torchtitan", "full")["all_reduce tp"] > 0)
+    assert.equal(0, repeated("torchtitan", "half", keeps)["all_reduce tp"])
+    -- Attention gathers keys and values again for its backward pass.
+    assert.is_true(repeated("maxtext", "half", keeps, 2)["all_gather cp"] > 0)
+    assert.equal(0, repeated("maxtext", "half", { "flash_attention" }, 2)["all_gather cp"])
+  end)
+
   it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()
     local function bytes(layers, recompute)
       local model = model_module.new("llama", { layers = 4 * layers, hidden = 1024, heads = 16, ffn = 2816,

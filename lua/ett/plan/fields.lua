@@ -141,8 +141,9 @@ local fields = {
         .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
     { "recompute_keeps", "list", optional = true,
       program = as_text,
-      help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others: "
-        .. "linear_qkv, flash_attention, ... (default: as in the stack)" },
+      help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others. A "
+        .. "product's output is stored after the sum over its ranks: linear_qkv, flash_attention, ... "
+        .. "(default: as in the stack)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },

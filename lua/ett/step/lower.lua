@@ -198,26 +198,6 @@ local function attention_output(s, width)
   return (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4)
 end
 
---- The same as `checkpointed` if the plan names the operators whose outputs are stored (JAX: a policy of names).
---- Attention stores its statistics too (JAX, splash_attention_kernel.py, residual_checkpoint_name). A last product that
---- is never repeated stores nothing.
-local function kept_outputs(items, keeps, dtype)
-  local bytes, kept, repeated = 0.0, {}, {}
-  local wide = schema.wide(dtype)
-  for _, name in ipairs(keeps) do kept[operators.get(name)] = true end
-  for k, item in ipairs(items) do
-    local op = item.operator
-    local stored = item.kind == "operator" and kept[op] and not item.last
-    repeated[k] = (stored or item.last) and 0 or 1
-    if stored and op.family == "attention" then
-      bytes = bytes + item.times * attention_output(item.shape, schema.dtype_bytes[wide])
-    elseif stored then
-      bytes = bytes + item.times * op.output_bytes(item.shape, wide)
-    end
-  end
-  return bytes, repeated
-end
-
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
 --- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Grouped products of experts are not
 --- counted as products, and they are repeated. (torchtitan, distributed/activation_checkpoint.py and
@@ -243,6 +223,49 @@ local function checkpointed(items, c)
       end
       bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * stored
       repeated[k] = 1 - stored / s.out_features
+    end
+  end
+  return bytes, repeated
+end
+
+--- Whether collective k gathers the operand of a stored operator, and the backward pass gathers this operand anyway.
+local function gathers_operand(items, k, kept)
+  local item, again = items[k], false
+  if item.name ~= "all_gather" then return false end
+  for j = k + 1, #items do
+    local o = items[j]
+    if o.kind == "operator" then
+      local also = items[j + 1] -- a second reader of the operand
+      return again and kept[o.operator] and not (also and also.same_input and not kept[also.operator])
+    end
+    again = again or o.name == "all_gather" and o.pass == "backward" and o.group == item.group
+  end
+  return false
+end
+
+-- Sums of a product over ranks.
+local summing = { all_reduce = true, reduce_scatter = true }
+
+--- If the plan names the operators whose outputs are stored (JAX: a policy of names): the results of `checkpointed`.
+--- Attention stores its statistics too (JAX, splash_attention_kernel.py, residual_checkpoint_name). A last product that
+--- is never repeated stores nothing. A product is stored after the sum over its ranks (MaxText, moe.py, sparse_matmul:
+--- psum_scatter before checkpoint_name), so this sum is not repeated.
+local function kept_outputs(items, keeps, dtype)
+  local bytes, kept, repeated = 0.0, {}, {}
+  local wide, summed, own = schema.wide(dtype), false, 0.0 -- of the operator before a collective
+  for _, name in ipairs(keeps) do kept[operators.get(name)] = true end
+  for k, item in ipairs(items) do
+    local op = item.operator
+    repeated[k] = 1
+    if item.kind == "operator" then
+      local stored = kept[op] and not item.last
+      if stored or item.last then repeated[k] = 0 end
+      own = not stored and 0.0 or item.times * (op.family == "attention"
+        and attention_output(item.shape, schema.dtype_bytes[wide]) or op.output_bytes(item.shape, wide))
+      bytes, summed = bytes + own, op.family == "gemm" and repeated[k] == 0
+    elseif item.pass == "forward" and (summed and summing[item.name] or gathers_operand(items, k, kept)) then
+      repeated[k] = 0
+      if item.name == "reduce_scatter" then bytes = bytes - own * (1 - 1 / item.degree) end
     end
   end
   return bytes, repeated
