@@ -273,6 +273,26 @@ describe("messages of gradients and weights", function()
       timeline.of(e).stages[2].units[1].parts[1].times })
   end)
 
+  it("between replicas alone overlap passes where reduce-scatters block the device", function()
+    local e = estimate.new { model = model.new "qwen3-8b", cluster = "tpu_v6e", units = true, plan = { seq = 4096,
+      dp = 32, shard = 4, zero = 3, micro_batches = 1, recompute = "full", gradient_dtype = "fp32" } }
+    local s, hidden, late, bytes = e.stages[1], 0.0, {}, {}
+    for _, m in ipairs(timeline.of(e).stages[1].messages) do
+      if m.lane == "gradients" then
+        if m.exposed then late[m.name] = (late[m.name] or 0.0) + m.seconds else hidden = hidden + m.seconds end
+        assert.is_true(m.exposed or m.name == "all_reduce")
+        assert.is_true(m.name == "all_reduce" or m.start >= s.pipeline_seconds)
+        bytes[m.name] = (bytes[m.name] or 0.0) + m.bytes
+      end
+    end
+    assert.is_true(hidden > 0)
+    assert.near(s.gradient_seconds - s.gradient_exposed_seconds, hidden, 1e-9)
+    assert.near(s.gradient_seconds * (1 - s.replica_share), late.reduce_scatter, 1e-9)
+    assert.near(s.gradient_seconds * s.replica_share - hidden, late.all_reduce, 1e-9)
+    assert.near(4 * s.parameters, bytes.reduce_scatter, 1)
+    assert.near(s.parameters, bytes.all_reduce, 1) -- of a quarter
+  end)
+
   it("between replicas of shards follow those inside the shards, with their own bytes, seconds and ranks", function()
     local flat = { name = "flat", path = "spec", gpus_per_node = 8, device = { name = "D", memory_bytes = 80e9,
       peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bandwidth = 1e12 } }

@@ -1082,7 +1082,8 @@ local function describe(model, p, times, placed)
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
-    gather = state.operations[gather], boundary_bytes = description.boundary_bytes }, description
+    gather = state.operations[gather], boundary_bytes = description.boundary_bytes,
+    blocking_reductions = description.blocking_reductions }, description
 end
 
 --- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
@@ -1112,8 +1113,8 @@ end
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
 ---@return table { program = userdata, operations = list, kinds = list of layers { uses, order, … }, configuration = c,
----  stack, gather?, boundary_bytes, parts = the same fields for each part of the cluster }; the outer fields are those
----  of parts[1]
+---  stack, gather?, boundary_bytes, blocking_reductions, parts = the same fields for each part of the cluster }; the
+---  outer fields are those of parts[1]
 function lower.program(model, p, times)
   times = times:of_plan(p)
   p = with_split_stream(model, p, times.stack)

@@ -355,15 +355,32 @@ local function messages_of(state, stage)
 end
 
 --- Adds `seconds` of messages that take `all` seconds in a step, one group's after the other's.
-local function put_messages(stage, messages, lane, start, seconds, all, more)
+---@param shares number[]? of these seconds, one a message (default: the messages' shares of `all`)
+local function put_messages(stage, messages, lane, start, seconds, all, more, shares)
   start = math.max(0.0, start)
-  for _, m in ipairs(messages) do
+  for i, m in ipairs(messages) do
     local group = groups[m.members] .. (m.shard and " replicas" or "")
-    put(stage, m.name, lane, start, seconds * m.share, merged({ group = group, members = m.members,
+    local own = seconds * (shares and shares[i] or m.share)
+    put(stage, m.name, lane, start, own, merged({ group = group, members = m.members,
       degree = m.degree, shard = m.shard, stages = not m.shard and stage.copies or nil,
-      bytes = m.bytes * seconds / all }, more))
-    start = start + seconds * m.share
+      bytes = m.bytes * own / (all * m.share) }, more))
+    start = start + own
   end
+end
+
+--- The shares of each message of gradients in the seconds that overlap passes, and in the exposed seconds. nil: as in
+--- all seconds. Where reduce-scatters block the device, only the other messages overlap (runtime/step/messages.c,
+--- ett_messages_overlaps_replicas).
+local function shares_of_gradients(state, messages, hidden, exposed)
+  local beside = 0.0
+  for _, m in ipairs(messages) do beside = beside + (m.name ~= "reduce_scatter" and m.share or 0.0) end
+  if not state.on.lowered.blocking_reductions or hidden <= 0 or beside <= 0 then return nil, nil end
+  local early, late = {}, {}
+  for i, m in ipairs(messages) do
+    early[i] = m.name ~= "reduce_scatter" and m.share / beside or 0.0
+    late[i] = exposed > 0 and ((hidden + exposed) * m.share - hidden * early[i]) / exposed or 0.0
+  end
+  return early, late
 end
 
 --- Collectives of one kind from the event engine: up to the last backward, and after it. Returns whether there are any.
@@ -397,8 +414,9 @@ local function add_update(state, stage, transfers)
   if not add_collectives(state, stage, transfers, "reduce", gradients, "gradients") then
     local all, late = s.gradient_seconds, s.gradient_exposed_seconds
     local hidden = math.max(0.0, all - late)
-    put_messages(stage, gradients, "gradients", s.pipeline_seconds - hidden, hidden, all)
-    put_messages(stage, gradients, "gradients", s.pipeline_seconds, late, all, exposed)
+    local early, after = shares_of_gradients(state, gradients, hidden, late)
+    put_messages(stage, gradients, "gradients", s.pipeline_seconds - hidden, hidden, all, nil, early)
+    put_messages(stage, gradients, "gradients", s.pipeline_seconds, late, all, exposed, after)
   end
   put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
     { group = "tied embedding", degree = 2, exposed = true })
