@@ -191,13 +191,12 @@ describe("bundled clusters", function()
     assert.near(seconds(v6e, "all_gather"), seconds(v6e, "reduce_scatter"), 1e-9)
   end)
 
-  it("of TPU v6e take a profile's time for the gradients of Qwen3-8B, and overlap nothing", function()
-    local model, estimate = require("ett.model").new "qwen3-8b", require "ett.step.estimate"
-    for seq, measured in pairs { [8192] = 0.144, [2048] = 0.149 } do -- the file of the cluster names the source
-      local e = estimate.new { model = model, cluster = "tpu_v6e", plan = { seq = seq, micro_batch = 3,
-        micro_batches = 1, dp = 8, zero = 3, gradient_dtype = "bf16", recompute = "full" } }
-      assert.near(measured, e.stages[1].gradient_exposed_seconds, 0.02 * measured)
-    end
+  it("of TPU v6e take the time of the profiles that gave their share, and overlap nothing", function()
+    local s = require("ett.step.estimate").new { model = require("ett.model").new "qwen3-8b", cluster = "tpu_v6e",
+      plan = { seq = 8192, micro_batch = 3, micro_batches = 1, dp = 8, zero = 3, gradient_dtype = "bf16",
+        recompute = "full" } }.stages[1]
+    assert.near(0.1465, s.gradient_seconds, 0.0025) -- 0.144 and 0.149 s; the cluster's file names the source
+    assert.equal(s.gradient_seconds, s.gradient_exposed_seconds)
   end)
 end)
 
