@@ -906,6 +906,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       (kept "custom context=device query_proj=device key_proj=device value_proj=device"))
     assert.same({ "half", { "linear_up" }, hidden / (hidden + 2 * 14336) },
       (kept "custom decoder_layer_input=offload mlpwi=device"))
+    assert.same({ "half", { "linear_up" }, 1600 / (1600 + 4 * 1600) }, -- neither gated nor with a width of its own
+      (kept("custom decoder_layer_input=offload mlpwi=device", model_module.new "gpt2-xl")))
     local moe = model_module.new "mixtral-8x7b"
     assert.same({ "half", { "expert_linear2" }, 2 / 3 }, (kept("custom mlpwo=offload", moe)))
     local mixed, note = kept "custom query_proj=offload key_proj=offload"

@@ -18,13 +18,17 @@ local repeated = { minimal = { "core_attn", "layernorm", "mlp_act" },
 
 -- The operator whose output consists of tensors of some names, these names, and its values per token.
 local function head_dim(h) return h.head_dim or h.hidden // h.heads end
+local function up_values(h)
+  local ffn = h.ffn or 4 * h.hidden
+  return (h.gated_mlp and 2 or 1) * (h.experts and h.top_k * (h.moe_ffn or ffn) or ffn)
+end
 local stored = {
   { op = "linear_qkv", names = { "query_proj", "key_proj", "value_proj" }, whole = "qkv_proj",
     values = function(h) return (h.heads + 2 * (h.kv_heads or h.heads)) * head_dim(h) end },
   { op = "flash_attention", names = { "context" }, values = function(h) return h.heads * head_dim(h) end },
   { op = "linear_proj", names = { "out_proj" }, values = function(h) return h.hidden end },
   { op = "linear_up", experts = "expert_linear1", names = { "mlpwi_0", "mlpwi_1" }, whole = "mlpwi",
-    values = function(h) return 2 * (h.experts and h.top_k * (h.moe_ffn or h.ffn) or h.ffn) end },
+    values = up_values },
   { op = "linear_down", experts = "expert_linear2", names = { "mlpwo" },
     values = function(h) return (h.experts and h.top_k or 0) * h.hidden end }, -- a dense one is never repeated
 }
