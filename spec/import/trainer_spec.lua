@@ -973,6 +973,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       ["ici_tensor_parallelism=-1"] = "another axis of ici is -1 already",
       ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "MaxText's pipelines are not modelled",
       ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
+      ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
+        .. "'device'?; known are device, offload, remat",
     } do
       local ok, why = pcall(of, "1", more)
       assert.is_false(ok)

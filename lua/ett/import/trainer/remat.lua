@@ -1,5 +1,6 @@
 --- MaxText's policies of recomputation (layers/decoders.py, get_remat_policy; configs/base.yml, remat_policy): names of
 --- tensors that are stored, on the device or on the host. All else is repeated.
+local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
 local attention = { "query_proj", "key_proj", "value_proj", "qkv_proj" }
@@ -33,10 +34,16 @@ local stored = {
     values = function(h) return (h.experts and h.top_k or 0) * h.hidden end }, -- a dense one is never repeated
 }
 
--- Where a policy stores the tensor of a name: "device", "offload" or "remat".
+local places = { "device", "offload", "remat" }
+
+-- Where a policy stores the tensor of a name, one of `places`.
 local function place_of(policy, config)
   if policy == "custom" then
-    return function(name) return config("", name, name == "decoder_layer_input" and "device" or "remat") end
+    return function(name)
+      local place = config("", name, name == "decoder_layer_input" and "device" or "remat")
+      for _, each in ipairs(places) do if place == each then return place end end
+      error_module.raise("format", "%s: %s", name, error_module.unknown("value", place, places))
+    end
   end
   local there = { decoder_layer_input = "device" }
   for _, name in ipairs(policy == "qkv_proj_offloaded" and attention or {}) do there[name] = "offload" end
