@@ -920,6 +920,12 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.equal("query_proj, key_proj and value_proj of latent attention are modelled as remat", note)
   end)
 
+  it("has the argument's recomputation in place of the file's policy, without a note", function()
+    local plan, notes = of("3", "ici_fsdp_parallelism=8 remat_policy=custom query_proj=device", { recompute = "full" })
+    assert.same({ "full", {} }, { plan.recompute, notes })
+    assert.is_nil(plan.recompute_keeps)
+  end)
+
   it("is not read from comments", function()
     local text = "python3 -m MaxText.train base.yml per_device_batch_size=2 run_name=a#1 ici_fsdp_parallelism=8 \\\n"
       .. "  max_target_length=4096 # ici_fsdp_parallelism=64\n# max_target_length=16384\n"

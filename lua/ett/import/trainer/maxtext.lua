@@ -92,6 +92,6 @@ return function(config, given, model, note)
     note("sparse_matmul = False without capacity_factor is modelled as True; MaxText computes every expert for each "
       .. "token")
   end
-  if not given.recompute then set_recompute(p, config, model.hyper, note) end
+  set_recompute(p, config, model.hyper, note, given.recompute ~= nil)
   return p
 end

@@ -36,13 +36,22 @@ local stored = {
 
 local places = { "device", "offload", "remat" }
 
+-- Where `custom` stores the tensors. Reads all their names, because a file may state them for any policy.
+local function places_of_custom(config)
+  local custom = { decoder_layer_input = config("", "decoder_layer_input", "device") }
+  for _, each in ipairs(stored) do
+    for _, name in ipairs(each.names) do custom[name] = config("", name, "remat") end
+    if each.whole then custom[each.whole] = config("", each.whole, "remat") end
+  end
+  return custom
+end
+
 -- Where a policy stores the tensor of a name, one of `places`.
-local function place_of(policy, config)
+local function place_of(policy, custom)
   if policy == "custom" then
     return function(name)
-      local place = config("", name, name == "decoder_layer_input" and "device" or "remat")
-      for _, each in ipairs(places) do if place == each then return place end end
-      error_module.raise("format", "%s: %s", name, error_module.unknown("value", place, places))
+      for _, place in ipairs(places) do if custom[name] == place then return place end end
+      error_module.raise("format", "%s: %s", name, error_module.unknown("value", custom[name], places))
     end
   end
   local there = { decoder_layer_input = "device" }
@@ -67,8 +76,10 @@ end
 ---@param config fun(section: string, name: string, default: any?): any
 ---@param h table hyperparameters of the model
 ---@param note fun(format: string, ...)
-return function(p, config, h, note)
-  local policy = config("", "remat_policy", "full")
+---@param replaced boolean an argument replaces the policy
+return function(p, config, h, note, replaced)
+  local policy, custom = config("", "remat_policy", "full"), places_of_custom(config)
+  if replaced then return end
   if policy == "none" then p.recompute = "none" return end
   p.recompute_modules = repeated[policy]
   if p.recompute_modules then p.recompute = "selective" return end
@@ -78,7 +89,7 @@ return function(p, config, h, note)
       policy:find "offload" and "; copies to the host are not modelled" or "")
     return
   end
-  local place = place_of(policy, config)
+  local place = place_of(policy, custom)
   local keeps, kept, away = {}, 0, 0
   local function count(where, values)
     kept = kept + values
