@@ -964,6 +964,20 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.same({ "opt_type = sgd is modelled as adamw", "not modelled: num_vocab_tiling" }, notes)
   end)
 
+  it("has no notes on MaxText's defaults", function()
+    local text = "per_device_batch_size: 12.0\nmax_target_length: 2048\nremat_policy: 'full'\n"
+      .. "decoder_layer_input: 'device'\ngrad_dtype: \"float32\"\nsparse_matmul: true\ncapacity_factor: -1.0\n"
+      .. "expert_shard_attention_option: \"fsdp\"\nnum_vocab_tiling: 1\nshard_optimizer_over_data: False\n"
+    local tensors = "context mlpwi mlpwi_0 mlpwi_1 mlpwo query_proj key_proj value_proj qkv_proj out_proj mla_q mla_kv"
+    for name in tensors:gmatch "%S+" do text = text .. name .. ": 'remat'\n" end
+    for name in ("data fsdp_transpose context_autoregressive autoregressive tensor"):gmatch "%S+" do
+      text = text .. ("ici_%s_parallelism: 1\n"):format(name)
+    end
+    local plan, notes = read("base.yml", text .. "dcn_autoregressive_parallelism: 1\nici_fsdp_parallelism: -1\n", nil,
+      { dp = 8 })
+    assert.same({ "full", 8, {} }, { plan.recompute, plan.dp, notes })
+  end)
+
   it("notes misspelt fields", function()
     local _, notes = read("run.sh", "python3 train.py run_name=x ici_fsdp_parallelism=8 per_device_batch_size=1 "
       .. "ici_tensr_parallelism=2 remat_polcy=minimal steps=5\n")

@@ -84,8 +84,8 @@ return function(config, given, model, note)
   local optimizer = config("", "opt_type", "adamw")
   if not optimizer:find "^adam" then note("opt_type = %s is modelled as adamw", optimizer) end
   if config("", "optimizer_memory_host_offload", false) then p.offload_optimizer = 1 end
-  local capacity = config("", "capacity_factor", -1.0)
-  local dense = model.hyper.experts and not config("", "sparse_matmul", true) -- layers/moe.py, dense_matmul
+  local capacity, sparse = config("", "capacity_factor", -1.0), config("", "sparse_matmul", true)
+  local dense = model.hyper.experts and not sparse -- layers/moe.py, dense_matmul
   if model.hyper.experts and capacity > 0 then
     p.capacity_factor, p.pad_to_capacity = capacity, dense or nil
   elseif dense then

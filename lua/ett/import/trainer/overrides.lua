@@ -11,6 +11,11 @@ for name in ([[per_device_batch_size gradient_accumulation_steps max_target_leng
   kept[name], names[#names + 1] = true, name
 end
 
+-- Defaults (configs/base.yml) of fields that the plan cannot state.
+local defaults = { grad_dtype = "float32", expert_shard_attention_option = "fsdp", num_vocab_tiling = 1,
+  ici_autoregressive_parallelism = 1, ici_context_autoregressive_parallelism = 1,
+  dcn_autoregressive_parallelism = 1, dcn_context_autoregressive_parallelism = 1 }
+
 local constants = { True = true, False = false, ["true"] = true, ["false"] = false }
 
 local function value_of(text)
@@ -39,7 +44,8 @@ local function fields(text, is_yaml)
   end
   for name, value in pairs(type(all) == "table" and all or {}) do
     name = tostring(name)
-    if kept[name] or name:find "^%l+_[%l_]+_parallelism$" or error_module.misspelt(name, names) then
+    if value ~= defaults[name]
+      and (kept[name] or name:find "^%l+_[%l_]+_parallelism$" or error_module.misspelt(name, names)) then
       list[name] = value
     end
   end
