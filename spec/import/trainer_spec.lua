@@ -917,7 +917,12 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       .. "repeats more; copies to the host are not modelled" }, { kept "minimal_offloaded" })
     mixed, note = kept("custom query_proj=device key_proj=device value_proj=device", model_module.new "deepseek-v3")
     assert.same({ "full", false, 0 }, mixed)
-    assert.equal("query_proj, key_proj and value_proj of latent attention are modelled as remat", note)
+    assert.equal("query_proj, key_proj, value_proj of latent attention are modelled as remat", note)
+    for _, policy in ipairs { "custom mla_q=offload mla_kv=offload", "custom mla_q=device" } do
+      mixed, note = kept(policy, model_module.new "deepseek-v3")
+      assert.same({ { "full", false, 0 }, "mla_q, mla_kv of latent attention are modelled as remat" }, { mixed, note })
+    end
+    assert.is_nil((select(2, kept "custom mla_q=offload mla_kv=offload"))) -- MaxText has no such tensors here
   end)
 
   it("has the argument's recomputation in place of the file's policy, without a note", function()

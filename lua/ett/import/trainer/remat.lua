@@ -26,6 +26,7 @@ end
 local stored = {
   { op = "linear_qkv", names = { "query_proj", "key_proj", "value_proj" }, whole = "qkv_proj",
     values = function(h) return (h.heads + 2 * (h.kv_heads or h.heads)) * head_dim(h) end },
+  { names = { "mla_q", "mla_kv" } }, -- compressed, of latent attention only
   { op = "flash_attention", names = { "context" }, values = function(h) return h.heads * head_dim(h) end },
   { op = "linear_proj", names = { "out_proj" }, values = function(h) return h.hidden end },
   { op = "linear_up", experts = "expert_linear1", names = { "mlpwi_0", "mlpwi_1" }, whole = "mlpwi",
@@ -98,12 +99,17 @@ return function(p, config, h, note, replaced)
   count(place "decoder_layer_input", h.hidden)
   for _, each in ipairs(stored) do
     local where, whole = majority(each, place)
-    if not whole then note("%s are modelled as %s", table.concat(each.names, " and "), where) end
-    if where ~= "remat" and each.op == "linear_qkv" and h.kv_lora_rank then
-      note "query_proj, key_proj and value_proj of latent attention are modelled as remat"
-    elseif where ~= "remat" then
-      keeps[#keeps + 1] = h.experts and each.experts or each.op
-      count(where, each.values(h))
+    local projected = not each.op or each.op == "linear_qkv"
+    if projected and h.kv_lora_rank then
+      if where ~= "remat" or not whole then
+        note("%s of latent attention are modelled as remat", table.concat(each.names, ", "))
+      end
+    elseif each.op then
+      if not whole then note("%s are modelled as %s", table.concat(each.names, " and "), where) end
+      if where ~= "remat" then
+        keeps[#keeps + 1] = h.experts and each.experts or each.op
+        count(where, each.values(h))
+      end
     end
   end
   if keeps[1] then p.recompute, p.recompute_keeps = "half", keeps end
