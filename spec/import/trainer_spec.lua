@@ -918,6 +918,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     mixed, note = kept("custom query_proj=device key_proj=device value_proj=device", model_module.new "deepseek-v3")
     assert.same({ "full", false, 0 }, mixed)
     assert.equal("query_proj, key_proj, value_proj of latent attention are modelled as remat", note)
+    assert.same({ "half", { "flash_attention" }, 128 * 128 / (7168 + 128 * 128) }, -- v_head_dim
+      (kept("custom context=offload", model_module.new "deepseek-v3")))
     for _, policy in ipairs { "custom mla_q=offload mla_kv=offload", "custom mla_q=device" } do
       mixed, note = kept(policy, model_module.new "deepseek-v3")
       assert.same({ { "full", false, 0 }, "mla_q, mla_kv of latent attention are modelled as remat" }, { mixed, note })

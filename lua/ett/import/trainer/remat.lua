@@ -27,7 +27,8 @@ local stored = {
   { op = "linear_qkv", names = { "query_proj", "key_proj", "value_proj" }, whole = "qkv_proj",
     values = function(h) return (h.heads + 2 * (h.kv_heads or h.heads)) * head_dim(h) end },
   { names = { "mla_q", "mla_kv" } }, -- compressed, of latent attention only
-  { op = "flash_attention", names = { "context" }, values = function(h) return h.heads * head_dim(h) end },
+  { op = "flash_attention", names = { "context" },
+    values = function(h) return h.heads * (h.v_head_dim or head_dim(h)) end },
   { op = "linear_proj", names = { "out_proj" }, values = function(h) return h.hidden end },
   { op = "linear_up", experts = "expert_linear1", names = { "mlpwi_0", "mlpwi_1" }, whole = "mlpwi",
     values = up_values },
