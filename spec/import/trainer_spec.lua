@@ -950,6 +950,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       plan.optimizer_bytes, plan.dtype })
     assert.same({ "selective", { "core_attn", "layernorm", "mlp_act" } }, { plan.recompute, plan.recompute_modules })
     assert.same({}, notes)
+    plan, notes = of("1", "ici_fsdp_parallelism=8 remat_policy=minimal_with_context")
+    assert.same({ "selective", { "layernorm", "mlp_act" }, {} }, { plan.recompute, plan.recompute_modules, notes })
     local moe = model_module.new "mixtral-8x7b"
     plan = of("4", "ici_expert_parallelism=8 ici_fsdp_parallelism=4 capacity_factor=1.25", nil, moe)
     assert.same({ 32, 8, 1, 1.25, 3 }, { plan.dp, plan.ep, plan.etp, plan.capacity_factor, plan.zero })

@@ -13,8 +13,9 @@ local on_device = {
 }
 
 -- Policies that store most outputs, as the modules that are repeated. `minimal` stores all products but those of
--- attention, the other the products and the core of attention.
+-- attention, with_context also the core of attention.
 local repeated = { minimal = { "core_attn", "layernorm", "mlp_act" },
+  minimal_with_context = { "layernorm", "mlp_act" },
   save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
 
 -- The operator whose output consists of tensors of some names, these names, and its values per token.
