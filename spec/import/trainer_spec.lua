@@ -912,7 +912,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.same({ "half", { "expert_linear2" }, 2 / 3 }, (kept("custom mlpwo=offload", moe)))
     local mixed, note = kept "custom query_proj=offload key_proj=offload"
     assert.same({ { "half", { "linear_qkv" }, qkv / (hidden + qkv) },
-      "query_proj and key_proj and value_proj are modelled as offload" }, { mixed, note })
+      "query_proj, key_proj, value_proj are modelled as offload" }, { mixed, note })
     assert.same({ { "full", false, 0 }, "remat_policy = minimal_offloaded is modelled as full, which stores less and "
       .. "repeats more; copies to the host are not modelled" }, { kept "minimal_offloaded" })
     mixed, note = kept("custom query_proj=device key_proj=device value_proj=device", model_module.new "deepseek-v3")

@@ -101,13 +101,11 @@ return function(p, config, h, note, replaced)
   count(place "decoder_layer_input", h.hidden)
   for _, each in ipairs(stored) do
     local where, whole = majority(each, place)
-    local projected = not each.op or each.op == "linear_qkv"
+    local projected, names = not each.op or each.op == "linear_qkv", table.concat(each.names, ", ")
     if projected and h.kv_lora_rank then
-      if where ~= "remat" or not whole then
-        note("%s of latent attention are modelled as remat", table.concat(each.names, ", "))
-      end
+      if where ~= "remat" or not whole then note("%s of latent attention are modelled as remat", names) end
     elseif each.op then
-      if not whole then note("%s are modelled as %s", table.concat(each.names, " and "), where) end
+      if not whole then note("%s are modelled as %s", names, where) end
       if where ~= "remat" then
         keeps[#keeps + 1] = h.experts and each.experts or each.op
         count(where, each.values(h))
