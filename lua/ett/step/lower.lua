@@ -797,7 +797,7 @@ local function segment_of_layer(state, uses, order, by_role)
   if not first then return nil end
   local launch, own, runs = launches_of_layer(state, uses), {}, { after = 0.0, before = 0.0 }
   local hidden = hidden_by_shared(state, by_role) / math.max(by_role.exchange or 0.0, 1e-30)
-  local routing, eager = 0.0, 0.0
+  local routing, eager, products = 0.0, 0.0, 0
   for k, run in ipairs(order) do
     local o, n = state.operations[run[1]], run[2]
     local launched, routed = launching(o, n, launch)
@@ -809,10 +809,15 @@ local function segment_of_layer(state, uses, order, by_role)
       runs = o.forward and launched > 0 and n or 0 }
     runs[own[k].side] = runs[own[k].side] + own[k].runs
     if o.experts and o.forward then
-      routing, eager = routing + routed, eager + routed_after * n * state.times.stack.moe_launches * launch.eager
+      products, routing = products + n, routing + routed
+      eager = eager + routed_after * n * state.times.stack.moe_launches * launch.eager
     end
   end
-  local all = (runs.after + runs.before) * launch.each
+  -- launches_of_layer counts a share of each product's launch outside routing. A product behind the point is launched
+  -- whole, so the rest of that launch is part of routing's launches.
+  local whole = math.min(routing, products * (launch.eager - launch.each))
+  local all = (runs.after + runs.before) * launch.each + whole
+  routing = routing - whole
   local each = { after = math.min(launch.eager, all / runs.after) }
   each.before = runs.before > 0 and (all - runs.after * each.after) / runs.before or 0.0
   for _, item in ipairs(own) do item[1] = item[1] + item.runs * each[item.side] end
