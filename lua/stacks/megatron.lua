@@ -10,7 +10,9 @@ return {
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   launch_seconds = 6.32e-05, exchange = 1.87, moe_launches = 9.72, expert_seconds = 1.24e-05, batch_launches = 1.46,
-  reads_counts = "before_exchange", -- token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess: cuda_sync_point
+  -- token_dispatcher.py, MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize: copied in a stream of its own before
+  -- permutation 1. The host waits for that copy alone before the all-to-all.
+  reads_counts = "beside_permute",
   -- expert_bias: outputs are split by expert, added to the bias in fp32, concatenated and cast: 28 bytes a value. The
   -- backward pass moves 40: casts, two products, two sums and a concatenation. A fused kernel moves 6 (experts.py,
   -- _apply_bias).

@@ -588,6 +588,20 @@ describe("a host that reads the experts' numbers of tokens", function()
     assert.near(runs * launch, (added("before_permute", "moe_permute")), 1e-9)
   end)
 
+  it("waits while the permutation runs, if it reads beside it", function()
+    -- The permutation hides what is launched behind it, and a second hides the launches of the whole layer.
+    local before, beside = added("before_exchange", "expert_linear1"), added("beside_permute", "expert_linear1")
+    assert.near(runs * launch, before, 1e-9)
+    assert.near(before - runs * short, beside, 1e-9)
+    assert.equal(0.0, (added("beside_permute", "moe_permute")))
+    assert.is_true(added("before_exchange", "moe_permute") > runs * launch)
+    -- Numbers of tokens that are not dropped are needed by the permutation itself.
+    local drops = { capacity_factor = 1 }
+    local wait = added("beside_permute", "moe_permute", drops)
+    assert.near(runs * launch, wait, 1e-9)
+    assert.near(added("before_permute", "moe_permute", drops), wait, 1e-9)
+  end)
+
   it("waits for routing and for experts' kernels in their places", function()
     -- One of four launches of routing comes after the numbers, half of it beside the permutation.
     local routing, kernels = ":moe_launches=8", ":expert_seconds=1e-4"

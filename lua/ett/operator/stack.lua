@@ -34,7 +34,8 @@ stack_module.fields = {
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
   graphs = flag, graphed = "string?", blocking = flag,
   moe_launches = { "nonnegative", default = 0, most = 1e3 },
-  reads_counts = { "string", default = "none", one_of = { "none", "before_permute", "before_exchange" } },
+  reads_counts = { "string", default = "none",
+    one_of = { "none", "before_permute", "beside_permute", "before_exchange" } },
   batch_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
   expert_seconds = { "nonnegative", default = 0, most = 1 },
   expert_bias = factor, clamped_mlp = factor, clamped_mlp_backward = factor, rope = factor, gated_mlp = factor,
@@ -156,7 +157,8 @@ local function is_current(entry)
 end
 
 --- The stack of a name, with the fields that follow the name; a table of the caller's own. Raises an error with the
---- nearest name if there is none. Its files are run and checked again only after a change: a search asks for each layout.
+--- nearest name if there is none. Its files are run and checked again only after a change: a search asks for each
+--- layout.
 ---@param text string? nil: "plain"
 function stack_module.get(text)
   text = text or "plain"

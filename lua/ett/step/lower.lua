@@ -768,19 +768,23 @@ local function work_of_layer(state, uses, repeated)
   return { device = device, host = host, by_role = by_role }
 end
 
---- The first item of a layer's order that the host launches after it has read the experts' numbers of tokens, and the
---- last item of the routed experts. nil if the host reads no numbers; or if all-to-alls run beside another micro-batch,
---- where batch_launches stands for the wait.
+--- The first item of a layer's order that the host launches after it has read the experts' numbers of tokens, the last
+--- item of the routed experts, and the first item that the device runs meanwhile. nil if the host reads no numbers; or
+--- if all-to-alls run beside another micro-batch, where batch_launches stands for the wait.
 local function place_of_counts(state, order)
-  local p, reads, first, last = state.plan, state.times.stack.reads_counts, nil, #order
+  local p, reads, first, last, beside = state.plan, state.times.stack.reads_counts, nil, #order, nil
   if reads == "none" or p.pad_to_capacity or p.overlap_all_to_all == "batch" then return nil end
+  -- Megatron-Core needs the sum of tokens that are not dropped before it permutes (token_dispatcher.py,
+  -- MoEAlltoAllTokenDispatcher.preprocess).
+  if reads == "beside_permute" and p.capacity_factor then reads = "before_permute" end
   for k, run in ipairs(order) do
     local o = state.operations[run[1]]
+    if not first and o.name == "moe_permute" then beside = k end
     local waits = o.experts or o.group == "ep" or reads == "before_permute" and o.name == "moe_permute"
     first = first or waits and k or nil
     if o.name == "moe_unpermute" then last = k end
   end
-  return first, last
+  return first, last, reads == "beside_permute" and beside or first
 end
 
 -- Share of routing's launches behind the numbers of tokens: permuting tokens and returning them. stacks.launches_left
@@ -793,7 +797,7 @@ local routed_after = 1 / 4
 --- experts have `parts`, one an expert, and `later` seconds of the host after the first part.
 ---@param by_role table seconds of the device in the pass
 local function segment_of_layer(state, uses, order, by_role)
-  local first, last = place_of_counts(state, order)
+  local first, last, beside = place_of_counts(state, order)
   if not first then return nil end
   local launch, own, runs = launches_of_layer(state, uses), {}, { after = 0.0, before = 0.0 }
   local hidden = hidden_by_shared(state, by_role) / math.max(by_role.exchange or 0.0, 1e-30)
@@ -825,15 +829,17 @@ local function segment_of_layer(state, uses, order, by_role)
   own[first][1], own[last][1] = own[first][1] + after / 2, own[last][1] + after / 2
   local router = own[(first - 2) % #own + 1]
   router[1] = router[1] + routing - after
-  own.first = first
+  own.first, own.running = first, 0.0
+  for k = beside, first - 1 do own.running = own.running + own[k][2] end
   return table.move(own, 1, first - 1, #own + 1, own)
 end
 
---- Seconds that the device waits in a segment that begins when it has no work. Each item starts when the host has
---- launched it, or its first part, and the item before it has ended. Its last part starts when it is launched.
+--- Seconds that the device waits in a segment that begins when it has no work but that of `running` seconds. Each item
+--- starts when the host has launched it, or its first part, and the item before it has ended. Its last part starts when
+--- it is launched.
 ---@param times number factor on the host's seconds
 local function wait_of_segment(segment, times)
-  local launched, ended, device = 0.0, 0.0, 0.0
+  local launched, ended, device = 0.0, segment.running, segment.running
   for k = segment.first, #segment do
     local item, seconds = segment[k], segment[k][2]
     launched, device = launched + times * item[1], device + seconds
