@@ -176,10 +176,10 @@ describe("all-to-alls", function()
   it("save no time where the host's launches bind", function()
     local model = model_module.new("mixtral", { layers = 2, hidden = 2048, heads = 16, kv_heads = 4, vocab = 32000,
       experts = 16, top_k = 4, moe_ffn = 1024, shared_ffn = 8192 })
-    local function seconds(how, seq, recompute, schedule)
+    local function seconds(how, seq, recompute, schedule, stack)
       return estimate.new { model = model, cluster = "dgx_h100", plan = { seq = seq, dp = 16, ep = 16,
-        pp = schedule and 2 or 1, schedule = schedule, micro_batches = 8, stack = "megatron_moe:reads_counts=none",
-        overlap_all_to_all = how, recompute = recompute } }.step_seconds
+        pp = schedule and 2 or 1, schedule = schedule, micro_batches = 8, overlap_all_to_all = how,
+        stack = stack or "megatron_moe:reads_counts=none", recompute = recompute } }.step_seconds
     end
     for _, recompute in ipairs { "none", "full" } do
       local last = 0
@@ -188,6 +188,13 @@ describe("all-to-alls", function()
         assert.near(seconds("none", seq, recompute), step, 1e-6 * step)
         assert.is_true(step > last)
         last = step
+      end
+      -- megatron_moe is not bound by launches at 3072 tokens: hidden all-to-alls save 0.3 % and 0.5 %.
+      for stack, seqs in pairs { megatron = { 128, 1024, 2048, 3072 }, megatron_moe = { 128, 1024, 2048 } } do
+        for _, seq in ipairs(seqs) do
+          local step = seconds("none", seq, recompute, nil, stack)
+          assert.near(step, seconds("shared_experts", seq, recompute, nil, stack), 1e-6 * step, stack)
+        end
       end
     end
     for _, seq in ipairs { 128, 1024, 2048 } do
