@@ -298,7 +298,7 @@ local function add_flags(self, opened, setting)
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
     set(setting, "sequence_parallel", shared)
-    for _, tensor in ipairs(values(self, "overlap_tensor", tensor_overlaps(p))) do
+    for _, tensor in ipairs(values(self, "overlap_tensor", setting.tensor_overlaps(p))) do
       set(setting, "overlap_tensor", tensor)
       for _, how in ipairs(values(self, "overlap_all_to_all", exchange)) do
         set(setting, "overlap_all_to_all", how)
@@ -344,6 +344,7 @@ local function add_follows(self, setting, p)
   local rules = plan_rules.functions(self.model, setting.cluster, self.schedules)
   local all = follows.new(changing)
   setting.follows, setting.broken = all, all:first(rules)
+  setting.tensor_overlaps = follows.remember(tensor_overlaps, changing)
   setting.degrees_follow = follows.new(degrees)
   setting.degrees_broken = setting.degrees_follow:first(rules)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
