@@ -105,6 +105,23 @@ describe("a search", function()
     assert.is_true(slower.step_seconds > found.step_seconds)
   end)
 
+  it("does not look for the stack's files again for each layout", function()
+    local stacks, calls = require "ett.operator.stack", 0
+    local get = stacks.get
+    stacks.get = function(...)
+      calls = calls + 1
+      return get(...)
+    end
+    local _ <close> = setmetatable({}, { __close = function() stacks.get = get end })
+    local function calls_with(global_batch)
+      calls = 0
+      small { times = false, devices = 64, plan = { seq = 1024, global_batch = global_batch, stack = "megatron" } }
+      return calls
+    end
+    calls_with(64)
+    assert.is_true(calls_with(1024) < calls_with(64) + 20) -- more micro-batches, the same degrees
+  end)
+
   it("tries the ZeRO stages and the overlaps of the stack, unless the plan states others", function()
     local function tried(plan, name)
       plan.seq, plan.global_batch, plan.pp, plan.tp, plan.cp, plan.recompute = 1024, 16, 1, 1, 1, "none"
@@ -499,6 +516,32 @@ describe("the lower bound of a program", function()
       assert.near(passes, sums[#sums], 1e-9 * passes)
     end
     assert.is_true(math.abs(sums[2] / sums[1] - 1) > 0.01)
+  end)
+
+  it("lowers the experts once for plans that place their ranks alike", function()
+    local own = require("ett.model").new("mixtral", { layers = 4, hidden = 256, heads = 8, vocab = 1024, ffn = 512,
+      experts = 8, top_k = 2 })
+    local all = setmetatable({}, { __index = function() return true end })
+    local at = { cluster = cluster, placement = require("ett.profile.cluster").placement(cluster) }
+    local function seconds(floors, pp, order)
+      local p = plan_module.new({ seq = 512, tp = 1, pp = pp, dp = 16 // pp, ep = 4, micro_batches = 4,
+        rank_order = order }, own)
+      at.key_of = fields.program_keys(p, all)
+      return floors:of(p, times, at, function() return false end)("none")
+    end
+    local calls, layers, floors = 0, lower.layers, floor.new(own)
+    lower.layers = function(...)
+      calls = calls + 1
+      return layers(...)
+    end
+    local _ <close> = setmetatable({}, { __close = function() lower.layers = layers end })
+    assert.equal(seconds(floors, 2), seconds(floors, 4))
+    assert.equal(2, calls) -- the rest of the model and the experts
+    -- Stages between the experts' ranks: with four stages the ranks are on two nodes.
+    local order = "tp-cp-pp-ep-dp"
+    local near, far = seconds(floors, 2, order), seconds(floors, 4, order)
+    assert.is_true(far > near)
+    assert.equal(seconds(floor.new(own), 4, order), far)
   end)
 
   it("is not used without experts, or if experts may hide other collectives", function()

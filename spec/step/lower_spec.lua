@@ -467,6 +467,33 @@ describe("expert operators under other names", function()
   end)
 end)
 
+describe("programs of one stack", function()
+  it("share operations of equal shapes, experts and weights with shared gradient buffers included", function()
+    local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100")
+    local function operations(more)
+      local model, given, list = mixture(), { seq = 512, micro_batches = 4, dp = 4, ep = 2, stack = "megatron_moe" }, {}
+      for name, value in pairs(more or {}) do given[name] = value end
+      local lowered = lower.program(model, require("ett.plan").new(given, model), times)
+      lowered.program:close()
+      for _, o in ipairs(lowered.operations) do
+        if o.operator then list[#list + 1] = o end
+      end
+      return list
+    end
+    local first, second, skewed = operations(), operations { dp = 8 }, operations { expert_skew = 1 }
+    local experts, buffers = 0, 0
+    for i, o in ipairs(first) do
+      assert.equal(o, second[i])
+      if o.experts and o.flops > 0 then
+        experts = experts + 1
+        assert.are_not.equal(o, skewed[i])
+      end
+      buffers = buffers + (o.cached_bytes > 0 and 1 or 0)
+    end
+    assert.is_true(experts >= 2 and buffers >= 2, experts .. " " .. buffers)
+  end)
+end)
+
 describe("layers that alternate", function()
   local function alternating(layers)
     return model_module.new("llama", { layers = layers, hidden = 512, heads = 8, ffn = 1024, vocab = 1000, window = 128,

@@ -4,8 +4,12 @@
 -- not depend on ep and etp, so one lowering serves many programs; the experts' part is small. Exchanges hide behind
 -- computing (`hide` of runtime/step/program.c). More computing never shortens a layer. So terms that depend on the
 -- whole layer, host waits and gradient accumulation, can be omitted.
+local cluster_module = require "ett.profile.cluster"
+local fields = require "ett.plan.fields"
+local json = require "ett.json"
 local lower = require "ett.step.lower"
 local operator = require "ett.operator"
+local step_core = require "ett.step"
 local table_at = require "ett.base.table_at"
 
 local floor = {}
@@ -69,7 +73,7 @@ end
 ---@return table? nil: no such bounds exist for this model
 function floor.new(model)
   local parts = split(model)
-  return parts and setmetatable({ parts = parts, views = {}, known = {} }, Floor)
+  return parts and setmetatable({ parts = parts, views = {}, known = {}, known_experts = {} }, Floor)
 end
 
 --- A view of times for one part of the model, so that its lowered operations are cached separately.
@@ -97,17 +101,38 @@ local function layer_seconds(operations, uses)
   return passes, sum
 end
 
---- Seconds of each layer of a part by pass and role, and the sum over its layers.
+--- Seconds of each layer of a part by pass and role, the sum over its layers, and the groups of ranks that decide.
 local function seconds_of(self, name, p, times)
-  local lowered = lower.program(self.parts[name], p, view_of(self, times:of_plan(p), name))
+  local lowered, groups = lower.layers(self.parts[name], p, view_of(self, times:of_plan(p), name))
   local list, whole, of, sums = {}, 0.0, {}, {}
   for i, kind in ipairs(lowered.kinds) do
     local uses = kind.uses -- one table for equal layers
     if not of[uses] then of[uses], sums[uses] = layer_seconds(lowered.operations, uses) end
     list[i], whole = of[uses], whole + kind.count * sums[uses]
   end
-  lowered.program:close()
-  return list, whole
+  return list, whole, groups
+end
+
+--- The placements of groups under a plan as text.
+local function placements(p, cluster, groups)
+  local placed, texts = fields.to_c(p, cluster_module.placement(cluster), true), {}
+  for i, group in ipairs(groups) do texts[i] = json.encode(step_core.place(placed, group)) end
+  return table.concat(texts, " ")
+end
+
+--- The experts of a model under a plan: seconds per layer, and the sum. Few groups exchange tokens, so many plans that
+--- place other groups differently share these seconds.
+local function experts_of(self, p, times, setting)
+  if times:of_plan(p).parts then return seconds_of(self, "experts", p, times) end
+  local known = table_at(self.known_experts, setting.cluster.name .. " " .. setting.key_of(p))
+  local key = known.groups and placements(p, setting.cluster, known.groups)
+  local found = key and known[key]
+  if not found then
+    local layers, sum, groups = seconds_of(self, "experts", p, times)
+    found, known.groups = { layers = layers, sum = sum }, groups
+    known[placements(p, setting.cluster, groups)] = found
+  end
+  return found.layers, found.sum
 end
 
 --- The rest of a model under a plan: per layer, and the sum.
@@ -157,7 +182,7 @@ function Floor:of(p, times, setting, enough)
   if p.lora_rank or p.frozen_layers > 0 then return nil end
   local rest, sum = rest_of(self, p, times, setting)
   if enough(sum) then return function() return sum end end
-  local experts, more = seconds_of(self, "experts", p, times)
+  local experts, more = experts_of(self, p, times, setting)
   return function(how)
     local seconds, known = sum + more, {}
     for k, i in ipairs(self.parts.layer_of) do

@@ -109,39 +109,39 @@ local function cached_gradient(state, s, bytes)
 end
 
 --- The module with which selective recomputation repeats an item, or nil.
-local function repeated_in(state, item)
+---@param repeated table<string, boolean> the repeated modules
+local function repeated_in(repeated, item)
   local outer = modules.within[item.module]
-  return state.again[outer] and outer or state.again[item.module] and item.module or nil
+  return repeated[outer] and outer or repeated[item.module] and item.module or nil
 end
 
 --- The checkpointed module that repeats item k, or nil; and whether the item is the module's first operator. The first
 --- operator stores the module's input; the others store nothing.
-local function checkpoint_of(state, items, k)
-  local module = repeated_in(state, items[k])
+local function checkpoint_of(items, k)
+  local module = items[k].again
   if not modules.checkpointed[module] then return nil end
   for j = k - 1, 1, -1 do
     local item = items[j]
-    if item.kind == "operator" and not item.adapter then return module, repeated_in(state, item) ~= module end
+    if item.kind == "operator" and not item.adapter then return module, item.again ~= module end
   end
   return module, true
 end
 
---- The data type in which an item stores its input.
----@param opens boolean whether the item is the first of a checkpointed module, which stores its input in 16 bits
-local function stored_dtype(state, item, opens)
-  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
-  return (state.software.keeps_inputs or opens) and schema.wide(dtype) or dtype
+--- The data type in which an item stores its input. The first item of a checkpointed module stores it in 16 bits.
+local function stored_dtype(item, software, dtype)
+  local own = stacks.dtype_of(software, item.operator, dtype)
+  return (software.keeps_inputs or item.opens) and schema.wide(own) or own
 end
 
 --- With quantised products: bytes that later operators would store of the output of a recomputed norm or activation.
 --- Each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: all
 --- operators store the same bytes.
-local function read_bytes(state, items, k)
+local function read_bytes(items, k, software, dtype)
   local item = items[k]
   local op = item.operator
-  local module = repeated_in(state, item)
+  local module = item.again
   if not module or module == "core_attn" or modules.checkpointed[module] or not op.output_bytes then return nil end
-  if item.frozen or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
+  if item.frozen or op.family == "gemm" or schema.dtype_bytes[dtype] >= 2 then
     return nil
   end
   local elements, bytes, shared = op.output_bytes(item.shape, "fp8"), 0.0, false
@@ -149,18 +149,30 @@ local function read_bytes(state, items, k)
     local reader = items[j]
     if reader.kind == "operator" then
       if reader.module == "layernorm" then break end
-      local checkpoint, opens = checkpoint_of(state, items, j)
-      local first, stores = bytes == 0 and not shared, opens or not checkpoint
+      local first, stores = bytes == 0 and not shared, reader.opens or not reader.checkpoint
       if stores and first and reader.operator.family ~= "gemm" then
         shared = true
       elseif stores and (first or reader.same_input) and reader.operator.family == "gemm"
         and reader.operator.activation_bytes(reader.shape, "fp8") == elements then
-        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(state, reader, opens))
+        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(reader, software, dtype))
       end
       if item.module ~= "layernorm" then break end
     end
   end
-  return bytes + (shared and op.output_bytes(item.shape, schema.wide(state.plan.dtype)) or 0)
+  return bytes + (shared and op.output_bytes(item.shape, schema.wide(dtype)) or 0)
+end
+
+--- Sets what items of a layer need for selective recomputation: `again` (repeated_in), `checkpoint` and `opens`
+--- (checkpoint_of), and `read` (read_bytes).
+---@param repeated string[] the repeated modules
+local function mark_repeated(items, repeated, software, dtype)
+  local of_name = {}
+  for _, module in ipairs(repeated) do of_name[module] = true end
+  for _, item in ipairs(items) do item.again = repeated_in(of_name, item) end
+  for k, item in ipairs(items) do item.checkpoint, item.opens = checkpoint_of(items, k) end
+  for k, item in ipairs(items) do
+    item.read = item.kind == "operator" and read_bytes(items, k, software, dtype) or nil
+  end
 end
 
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For a
@@ -168,9 +180,9 @@ end
 --- would store, and what its kernels store beyond the inputs.
 ---@param module string that repeats the operator
 ---@param activation number bytes that the item stores without recomputation
----@param stored table of operation_of, with dtype: the type in which the item stores its input
-local function dropped_bytes(stack, item, module, activation, stored)
-  local op, s, dtype, opens = item.operator, item.shape, stored.dtype, stored.opens
+---@param dtype string in which the item stores its input
+local function dropped_bytes(stack, item, module, activation, dtype)
+  local op, s, opens = item.operator, item.shape, item.opens
   if modules.checkpointed[module] and not opens then return activation end
   if module == "core_attn" or opens then
     local input = op.recomputed_bytes and op.recomputed_bytes(s, dtype) or opens and activation or 0
@@ -178,7 +190,7 @@ local function dropped_bytes(stack, item, module, activation, stored)
     return math.max(0, activation - input) + (output and output(s, dtype) or 0)
   end
   local inputs = op.family ~= "gemm" and op.activation_bytes and op.activation_bytes(s, dtype) or activation
-  return (stored.read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
+  return (item.read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
 end
 
 --- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
@@ -282,16 +294,14 @@ end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param gradient number bytes of the weight gradient during the run
----@param stored table { read = bytes of the output if they depend on the operators that read it (read_bytes), opens =
----  the item is the first of a checkpointed module (checkpoint_of) }
-local function operation_of(state, item, parameters, gradient, stored)
+local function operation_of(state, item, parameters, gradient)
   local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
   local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
   local backward, launches = frozen.backward(state.times, item, p, item.key, state.software)
-  local kept, again = frozen.keeps(item), repeated_in(state, item)
+  local kept, again = frozen.keeps(item), item.again
   local dtype = stacks.dtype_of(stack, op, p.dtype)
-  stored.dtype = stored_dtype(state, item, stored.opens)
-  local activation = activation_bytes(op, item, s, stored.dtype, stack)
+  local stored = stored_dtype(item, stack, p.dtype)
+  local activation = activation_bytes(op, item, s, stored, stack)
   local dropped = kept and again and dropped_bytes(stack, item, again, activation, stored) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local sharded, scales = sharded_bytes(state, item)
@@ -332,40 +342,49 @@ local function parameters_of(state, op, s)
 end
 
 --- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
-local function id_of_operator(state, item, read, opens)
+local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
-  local again, role = repeated_in(state, item) or "", role_of(item, state.plan) or ""
+  local again, role = item.again or "", role_of(item, state.plan) or ""
   if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
-  return key .. " " .. again .. (opens and " o " or " ") .. role .. (item.last and " l " or " ")
-    .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "") .. (read or "")
+  return key .. " " .. again .. (item.opens and " o " or " ") .. role .. (item.last and " l " or " ")
+    .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "") .. (item.read or "")
 end
 
-local function add_operator(state, items, k, place)
-  local item, read, _, opens = items[k], read_bytes(state, items, k), checkpoint_of(state, items, k)
-  local op, id = item.operator, id_of_operator(state, item, read, opens)
+--- Programs of one data type share operations that depend only on the shape, the routed share of the rows and the
+--- buffer of the weight gradient.
+---@return table<string, table>? known operations of the operator by key; nil: the operation is not shared
+---@return string? key
+---@return integer? shape, number? bytes of cached_gradient
+local function known_of(state, item, id, place)
+  local p, op, s, stack, shape, bytes = state.plan, item.operator, item.shape, state.times.stack, nil, nil
+  if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
+    and place == "middle" and not item.frozen then
+    shape, bytes = cached_gradient(state, s, (parameters_of(state, op, s) + 0.0) * state.width)
+    id = ("%s c%d %s"):format(id, shape, bytes > 0)
+  end
+  if item.frozen or s.tied then return nil, nil, shape, bytes end
+  local share = routed_share(item, state.configuration)
+  if share ~= 1 then id = ("%s r%.17g"):format(id, share) end
+  return table_at(state.known, op), id, shape, bytes
+end
+
+local function add_operator(state, item, place)
+  local op, id = item.operator, id_of_operator(state, item)
   local indexes = table_at(state.index, op)
   local index = indexes[id]
   if index then return index end
-  local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
-  -- Programs of one data type share operations that depend only on the shape.
-  local known = not (item.frozen or s.tied or item.model_flops or routed_share(item, c) ~= 1
-    or stack and stack.cached_gradients) and table_at(state.known, op)
-  local operation = known and known[id]
+  local known, key, shape, bytes = known_of(state, item, id, place)
+  local operation = known and known[key]
   if not operation then
+    local s = item.shape
     local parameters = parameters_of(state, op, s)
-    local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
+    local gradient = not shape and (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
-    local shape, bytes
-    if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
-      and place == "middle" and not item.frozen then
-      shape, bytes = cached_gradient(state, s, gradient)
-      gradient = 0
-    end
-    operation = operation_of(state, item, parameters, gradient, { read = read, opens = opens })
+    operation = operation_of(state, item, parameters, gradient)
     operation.cached_shape, operation.cached_bytes = shape, bytes
-    if known then known[id] = operation end
+    if known then known[key] = operation end
   end
   index = add(state, operation)
   indexes[id] = index
@@ -423,6 +442,7 @@ local function topology_of(state, group, sends)
   local topology = known[group]
   if not topology then
     topology = sends and neighbours(topology_of(state, group, false)) or step_core.place(state.ranks, group)
+    if not sends then state.groups[#state.groups + 1] = group end
     known[group] = topology
   end
   return topology
@@ -491,7 +511,7 @@ end
 local function id_of_collective(state, item, whole)
   return item.name .. " " .. (item.members or item.group) .. " " .. item.degree .. " " .. item.pass .. " "
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
-    .. (repeated_in(state, item) and " again" or "")
+    .. (item.again and " again" or "")
 end
 
 --- Bytes of collective i of a list of items, whether it is quantised, its placement, and the placement whose links it
@@ -612,7 +632,7 @@ local function add_collective(state, items, i, hides, whole, late)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = m.members, degree = item.degree,
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
-    selective = repeated_in(state, item) ~= nil,
+    selective = item.again ~= nil,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = overlaps_next_product(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
@@ -752,17 +772,23 @@ local function work_of_layer(state, uses, repeated)
   for index, n in pairs(uses) do
     local o, again = state.operations[index], (repeated[index] or 0) / n
     local forward, backward = o.forward and n * o.forward.seconds or 0.0, o.backward and n * o.backward.seconds or 0.0
-    count("forward", o, forward, 0.0)
-    count("repeated", o, again * forward, 0.0)
-    count("backward", o, backward, 0.0)
-    count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
-    device.weight = device.weight + o.weight_share * backward
     local launched, routed = launching(o, n, launch)
-    host.forward = host.forward + (o.forward and launched + routed or 0.0)
-    host.repeated = host.repeated + (o.forward and again * (launched + routed) or 0.0)
-    local launches = o.backward and (o.backward_launches or o.kind == "collective" and 1 or 2) or 0
-    host.backward = host.backward + launches * (launched + routed)
-    host.weight = host.weight + o.weight_share * launches * launched
+    if o.forward then
+      count("forward", o, forward, 0.0)
+      host.forward = host.forward + (launched + routed)
+    end
+    if o.forward and again > 0 then
+      count("repeated", o, again * forward, 0.0)
+      host.repeated = host.repeated + again * (launched + routed)
+    end
+    if o.backward then
+      local launches = o.backward_launches or o.kind == "collective" and 1 or 2
+      count("backward", o, backward, 0.0)
+      count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
+      device.weight = device.weight + o.weight_share * backward
+      host.backward = host.backward + launches * (launched + routed)
+      host.weight = host.weight + o.weight_share * launches * launched
+    end
   end
   for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(state, of) end
   return { device = device, host = host, by_role = by_role }
@@ -935,7 +961,7 @@ end
 -- Fields of a plan that a configuration and the items of layers depend on.
 local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp", "expert_skew",
   "expert_shares", "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank",
-  "lora_targets", "frozen_layers" }
+  "lora_targets", "frozen_layers", "recompute_modules" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
 --- input is left out (nil).
@@ -993,6 +1019,7 @@ local function items_of(model, p, times)
     if not shared[layer.ops] then
       shared[layer.ops] = lower.items(layer, c, p, software)
       if software.stops_early then mark_last(shared[layer.ops]) end
+      mark_repeated(shared[layer.ops], p.recompute_modules or fields.recompute_modules, software, p.dtype)
     end
     items[i] = shared[layer.ops]
   end
@@ -1018,34 +1045,33 @@ local function run_of(state, items, place)
     half_uses = {}
   end
   for k, item in ipairs(items) do
-    local index = item.kind == "operator" and add_operator(state, items, k, place)
+    local index = item.kind == "operator" and add_operator(state, item, place)
       or add_collective(state, items, k, overlapping_product(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
-    if place == "middle" and item.frozen ~= "layer" and repeated_in(state, item) == "moe" then
+    if place == "middle" and item.frozen ~= "layer" and item.again == "moe" then
       moe[index] = (moe[index] or 0) + item.times
     end
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
-    local checkpoint, opens = checkpoint_of(state, items, k)
-    remade = checkpoint and (opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes or remade
-    most = math.max(most, remade)
+    if item.checkpoint then
+      remade = (item.opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes
+      most = math.max(most, remade)
+    end
   end
   add_accumulation(state, uses)
   add_host_wait(state, uses, moe, order)
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
 
--- The lowered model for devices of one kind, and its description for C.
+-- The lowered model for devices of one kind, its description for C, and the groups of which it has the placement.
 local function describe(model, p, times, placed)
   local known = known_operations(times, p.dtype)
   local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
-    topologies = {}, send_topologies = {}, known = known,
+    topologies = {}, send_topologies = {}, groups = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_count = 0,
-    again = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
-  local again = p.recompute_modules or fields.recompute_modules
-  for _, module in ipairs(again) do state.again[module] = true end
+    width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
@@ -1094,7 +1120,7 @@ local function describe(model, p, times, placed)
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
     gather = state.operations[gather], boundary_bytes = description.boundary_bytes,
-    blocking_reductions = description.blocking_reductions }, description
+    blocking_reductions = description.blocking_reductions }, description, state.groups
 end
 
 --- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
@@ -1119,6 +1145,23 @@ local function with_split_stream(model, p, stack)
   return setmetatable({ sequence_parallel = true, whole_tokens = model.hyper.experts ~= nil }, { __index = p })
 end
 
+--- The plan and the times with which a program is lowered.
+local function prepared(model, p, times)
+  times = times:of_plan(p)
+  return with_split_stream(model, p, times.stack), times
+end
+
+--- The operations and layers of a model on the first part of a cluster, without a program: the fields of lower.program.
+--- Plans with equal program keys (ett.plan.fields) and equal placements of the returned groups have equal operations.
+---@return table
+---@return string[] groups whose placements its times depend on
+function lower.layers(model, p, times)
+  p, times = prepared(model, p, times)
+  local own = times.parts and times.parts[1] or times
+  local lowered, _, groups = describe(model, p, own, fields.to_c(p, cluster_module.placement(own.cluster), true))
+  return lowered, groups
+end
+
 --- Lowers a model under a clean plan.
 ---@param model table from ett.model
 ---@param p table from ett.plan
@@ -1127,8 +1170,7 @@ end
 ---  stack, gather?, boundary_bytes, blocking_reductions, parts = the same fields for each part of the cluster }; the
 ---  outer fields are those of parts[1]
 function lower.program(model, p, times)
-  times = times:of_plan(p)
-  p = with_split_stream(model, p, times.stack)
+  p, times = prepared(model, p, times)
   local parts, descriptions = {}, {}
   for k, own in ipairs(times.parts or { times }) do
     local placed = fields.to_c(p, cluster_module.placement(own.cluster), true)
