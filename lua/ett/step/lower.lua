@@ -367,7 +367,12 @@ local function known_of(state, item, id, place)
   if item.frozen or s.tied then return nil, nil, shape, bytes end
   local share = routed_share(item, state.configuration)
   if share ~= 1 then id = ("%s r%.17g"):format(id, share) end
-  return table_at(state.known, op), id, shape, bytes
+  local known = state.known[op]
+  if not known then
+    known = setmetatable({}, { __mode = "v" })
+    state.known[op] = known
+  end
+  return known, id, shape, bytes
 end
 
 local function add_operator(state, item, place)
