@@ -280,9 +280,13 @@ selective_ac_option = "3"
       assert.same({}, notes_of(float8:format(section, "false", '"float8"')))
       assert.same({}, notes_of(float8:format(section, "true", "")))
       local recipe = '[%s]\nrecipe_name = "%s"\n[model]\nconverters = ["float8"]\n'
-      assert.same({ "recipe_name = rowwise is modelled as tensorwise; torchao measured steps 1 to 21 % longer" },
-        notes_of(recipe:format(section, "rowwise")))
-      assert.same({}, notes_of(recipe:format(section, "tensorwise")))
+      local rows, notes = read("run.toml", recipe:format(section, "rowwise"), nil, { dp = 8 })
+      assert.same({ "recipe_name = rowwise: products are modelled as tensorwise; torchao measured steps 1 to 21 % "
+        .. "longer" }, notes)
+      assert.matches(":quantised_gathers=none", rows.stack, 1, true)
+      local tensors, none = read("run.toml", recipe:format(section, "tensorwise"), nil, { dp = 8 })
+      assert.same({}, none)
+      assert.is_nil(tensors.stack:find "quantised_gathers")
     end
     assert.same({ "the file's model is llama3 405B, but the given model has 8.03 billion parameters" },
       notes_of "[model]\nname = 'llama3'\nflavor = '405B'\n")
