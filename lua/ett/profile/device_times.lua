@@ -258,10 +258,10 @@ local function merging(self, shape, pass)
     / (self.device.memory_bandwidth * in_step.stream_share)
 end
 
--- Attention by the splash kernels of TPUs in 16 bits: like the answer of `attention`, or nil.
+-- Attention on TPUs with large matrix units, by the splash kernels: like the answer of `attention`, or nil. Kernels in
+-- 8 bits were not measured; they count as those of 16 bits.
 local function splash_attention(self, op, shape, pass, x)
-  local seconds = self.stack.attention_dtype == "bf16"
-    and splash.seconds(self.device, self.stack.attention, pass, x)
+  local seconds = splash.seconds(self.device, self.stack.attention, pass, x)
   if not seconds then return nil end
   local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth
   local peak = training.flops(x, pass) / self.device:peak "bf16"
@@ -277,13 +277,13 @@ local function attention(self, op, shape, pass)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
     window = shape.window or 0, shards = shape.shards, blocks = blocks_of(self, shape) }
-  local own = splash_attention(self, op, shape, pass, x)
-  if own then return own end
   local dtype = self.stack.attention_dtype
   if not self.device:peak(dtype) and dtype ~= "bf16" then
     error_module.raise("model", "stack %s: attention_dtype = '%s' needs a rate in the device's peak_flops; %s has none",
       self.stack.name, dtype, self.device.name)
   end
+  local own = splash_attention(self, op, shape, pass, x)
+  if own then return own end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
   local law = x.blocks and x.window == 0 and training.by_blocks or training.seconds

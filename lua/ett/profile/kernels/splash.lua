@@ -36,13 +36,13 @@ local function computed(x)
     + x.seq_q * side / 2, x.seq_q * (x.seq_k + 0.0))
 end
 
---- Seconds of a pass, or nil if the device or the kernel is another.
+--- Seconds of a pass, or nil if the device is another.
 ---@param device ett.Device
----@param kernel string the stack's attention
+---@param kernel string the stack's attention; other kernels than tokamax's count as splash, since TPUs lack them
 ---@param x table of ett.profile.kernels.attention_training
 function splash.seconds(device, kernel, pass, x)
-  local share = device.matrix_side == 256 and shares[kernel]
-  if not share then return nil end
+  if device.matrix_side ~= 256 then return nil end
+  local share = shares[kernel] or shares.splash
   local head, value = max(lanes, x.head_dim), max(lanes, x.value_dim)
   local dims = pass == "backward" and 3 * head + 2 * value or head + value
   return 2.0 * x.batch * x.heads * dims * computed(x) / (device:peak "bf16" * share[pass])
