@@ -23,7 +23,10 @@ local function rows(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) 
 --- Forward reads each token once and writes its copies. Backward reads the copies' gradients and writes the tokens'.
 function op.bytes(s, dtype) return rows(s, dtype) end
 
---- The gradients of copies and tokens. Nothing is stored: the experts' products store their own input.
+--- A one-hot mask. Copies are not stored: the experts' products store their own input.
+function op.activation_bytes(s, dtype) return shapes.mask_bytes(s, dtype) end
+
+--- The gradients of copies and tokens.
 function op.working_bytes(s, dtype) return rows(s, dtype) end
 
 op.cuda = [==[

@@ -24,10 +24,10 @@ local function row(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) e
 function op.bytes(s, dtype, pass) return row(s, dtype) * (1 + (pass == "backward" and 2 or 1) * s.top_k) end
 
 --- Stores the copies, for the gradient of the weights; only the fp32 weights if the activation of the experts already
---- applied them (Megatron-Core's memory-efficient permutation, arXiv 2603.07685).
+--- applied them (Megatron-Core's memory-efficient permutation, arXiv 2603.07685). A one-hot mask holds the weights.
 function op.activation_bytes(s, dtype, stack)
   if stack and stack.weighs_activations then return 4.0 * s.tokens * s.top_k end
-  return row(s, dtype) * s.top_k
+  return row(s, dtype) * s.top_k + shapes.mask_bytes(s, dtype)
 end
 
 --- The gradients of tokens and copies.

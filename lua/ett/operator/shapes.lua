@@ -3,6 +3,7 @@
 -- The configuration `c` describes one layer on one device of a plan (operators/README.md lists its fields). The shape
 -- `s` holds plain integers, already divided by tp, cp and ep.
 local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 
 local shapes = {}
 
@@ -134,6 +135,10 @@ function shapes.mask(c)
   local tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1)
   return c.experts * math.max(1, math.floor(tokens * c.top_k / c.experts * c.mask_capacity)), tokens
 end
+
+--- Bytes of the one-hot mask of a shape, which the backward pass of its product reads; 0 without one. MaxText's mask to
+--- the experts is boolean (generate_masks). It is assumed that its cast for the product is what stays.
+function shapes.mask_bytes(s, dtype) return s.slots and schema.wide_bytes(dtype) * s.tokens * (s.slots + 0.0) or 0.0 end
 
 --- Width of the dense MLP on one tensor rank.
 function shapes.local_ffn(c) return shapes.divide("ffn", c.ffn or 4 * c.hidden, "tp", c.tp) end
