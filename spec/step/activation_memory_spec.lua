@@ -402,6 +402,11 @@ describe("recompute = half", function()
     for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down" } do assert.equal(0, named[name]) end
     for _, name in ipairs { "linear_proj", "linear_up", "rms_norm" } do assert.equal(all[name], named[name]) end
     assert.is_true(step < whole)
+    -- A dense model has no experts; the head, and MaxText's last product of a layer, run once.
+    local function warned(names) return select(3, of("half", names)):match "recompute_keeps: [^\n]*" end
+    assert.is_nil(warned { "linear_qkv", "flash_attention" })
+    assert.equal("recompute_keeps: expert_linear1, lm_head, linear_down: no backward pass repeats it",
+      warned { "expert_linear1", "linear_qkv", "lm_head", "linear_down" })
     local function refused(mode, names) return tostring(select(2, pcall(of, mode, names))) end
     assert.matches("recompute_keeps needs recompute = 'half', got 'full'", refused("full", { "linear_qkv" }))
     assert.matches("unknown operator 'query'", refused("half", { "query" }))

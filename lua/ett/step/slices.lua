@@ -1,4 +1,5 @@
 --- The layers of each slice of the model, and the messages of their weights.
+local operator = require "ett.operator"
 local plan_fields = require "ett.plan.fields"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
@@ -42,6 +43,21 @@ function slices.warning(p, lowered)
       return "recompute = half: chunks of one layer count the mean of none and full; programs recompute whole layers"
     end
   end
+end
+
+--- A warning if recompute_keeps names operators that no backward pass repeats; else nil.
+function slices.never_repeated(p, lowered)
+  local repeated, others = {}, {}
+  for _, kind in ipairs(p.recompute_keeps and lowered.kinds or {}) do
+    for index in pairs(kind.place == "middle" and not kind.forward_only and kind.uses or {}) do
+      local o = lowered.operations[index]
+      if o.operator and not o.never_again then repeated[o.operator] = true end
+    end
+  end
+  for _, name in ipairs(p.recompute_keeps or {}) do
+    if not repeated[operator.get(name)] then others[#others + 1] = name end
+  end
+  return others[1] and ("recompute_keeps: %s: no backward pass repeats it"):format(table.concat(others, ", ")) or nil
 end
 
 --- The stage of each way of a schedule and slice, by "WAY SLICE"; ways are counted from 0.
