@@ -284,6 +284,9 @@ selective_ac_option = "3"
       assert.same({ "recipe_name = rowwise: products are modelled as tensorwise; torchao measured steps 1 to 21 % "
         .. "longer" }, notes)
       assert.matches(":quantised_gathers=none", rows.stack, 1, true)
+      local e = estimate.new { model = model_module.new "llama3-8b", plan = rows, cluster = "dgx_h100" }
+      assert.matches('%[quantize%.linear%.float8%]\nrecipe_name = "rowwise"',
+        (export.text("torchtitan", model_module.new "llama3-8b", e.plan)))
       local tensors, none = read("run.toml", recipe:format(section, "tensorwise"), nil, { dp = 8 })
       assert.same({}, none)
       assert.is_nil(tensors.stack:find "quantised_gathers")

@@ -41,11 +41,16 @@ end
 local function converters(lines, p, has_experts, leave_out)
   local kind = p.dtype == "mxfp8" and "mx" or p.dtype:find "^fp8" and "float8"
   if not kind then return end
-  local which, names = require("ett.operator.stack").get(p.stack).quantised_products, {}
+  local stack, names = require("ett.operator.stack").get(p.stack), {}
+  local which = stack.quantised_products
   if which ~= "experts" then names[1] = ('"quantize.linear.%s"'):format(kind) end
   local grouped = has_experts and which ~= "dense"
   if grouped then names[#names + 1] = ('"quantize.grouped_mm.%s"'):format(kind) end
   section(lines, "model", { { "converters", "[" .. table.concat(names, ", ") .. "]", plain = true } })
+  local rows = stack.name:find "^torchtitan" and stack.quantised_gathers == "none"
+  if rows and p.dtype == "fp8" and which ~= "experts" then
+    section(lines, "quantize.linear.float8", { { "recipe_name", "rowwise" } })
+  end
   if not grouped then return end
   section(lines, "quantize.grouped_mm." .. kind, { { "fqns", '["experts"]', plain = true } })
   if kind == "float8" and (p.pp > 1 or p.cp > 1) then -- components/quantization/float8.py: Float8GroupedMMConverter
