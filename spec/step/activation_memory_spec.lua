@@ -321,6 +321,21 @@ describe("a soft cap", function()
   end)
 end)
 
+describe("one-hot masks of experts with a fixed capacity", function()
+  it("stay both until the backward pass", function()
+    local h = { hidden = 1024, heads = 8, ffn = 2048, vocab = 32000, experts = 8, top_k = 2 }
+    local function of(stack, recompute, padded)
+      return layer_bytes(h, { seq = 1024, micro_batch = 2, micro_batches = 1, recompute = recompute, stack = stack,
+        capacity_factor = padded and 1.25 or nil, pad_to_capacity = padded or nil }, "mixtral")
+    end
+    local indices = "maxtext:one_hot_experts=false"
+    -- 2560 places for 2 sequences of 1024 tokens.
+    assert.equal(2 * 2.0 * 2 * 1024 * 2560, of("maxtext", "none", true) - of(indices, "none", true))
+    assert.equal(0, of("maxtext", "full", true) - of(indices, "full", true))
+    assert.equal(0, of("maxtext", "none", false) - of(indices, "none", false))
+  end)
+end)
+
 describe("recompute = half", function()
   it("keeps the outputs of attention and of every second product under torchtitan, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
@@ -361,19 +376,6 @@ describe("recompute = half", function()
     assert.equal(full.expert_linear1, half.expert_linear1)
     assert.near(full.linear_qkv / 6, half.linear_qkv, 1e-12) -- keys alone
     assert.equal(0.0, half.all_to_all)
-  end)
-
-  it("holds both one-hot masks of experts with a fixed capacity", function()
-    local h = { hidden = 1024, heads = 8, ffn = 2048, vocab = 32000, experts = 8, top_k = 2 }
-    local function of(stack, recompute, padded)
-      return layer_bytes(h, { seq = 1024, micro_batch = 2, micro_batches = 1, recompute = recompute, stack = stack,
-        capacity_factor = padded and 1.25 or nil, pad_to_capacity = padded or nil }, "mixtral")
-    end
-    local indices = "maxtext:one_hot_experts=false"
-    -- 2560 places for 2 sequences of 1024 tokens.
-    assert.equal(2 * 2.0 * 2 * 1024 * 2560, of("maxtext", "none", true) - of(indices, "none", true))
-    assert.equal(0, of("maxtext", "full", true) - of(indices, "full", true))
-    assert.equal(0, of("maxtext", "none", false) - of(indices, "none", false))
   end)
 
   it("keeps the outputs that a plan names and repeats the rest, by hand", function()
