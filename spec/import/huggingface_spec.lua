@@ -1030,5 +1030,13 @@ describe("a Hugging Face configuration", function()
     assert.matches("needs the fields 'experts' and 'top_k'; in the file, experts is num_local_experts, top_k is "
       .. "num_experts_per_tok$", refusal("gpt-oss-20b", { num_local_experts = json.null }))
     assert.matches("got 'x'$", refusal("mistral-7b", { hidden_size = "x" }))
+    assert.matches("heads is num_attention_heads, hidden is hidden_size",
+      refusal("mistral-7b", { hidden_size = 4097, text_config = json.null }))
+    local other = { num_attention_heads = json.null, n_head = 32, num_key_value_heads = 5 }
+    local said = "; in the file, heads is n_head, kv_heads is num_key_value_heads$"
+    assert.matches(said, refusal("mistral-7b", other))
+    local part = changed("mistral-7b", other)
+    assert.matches(said, refusal("mistral-7b", { llm_config = part }))
+    assert.matches(said, refusal("mistral-7b", { thinker_config = { text_config = part } }))
   end)
 end)

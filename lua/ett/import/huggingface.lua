@@ -52,7 +52,7 @@ function huggingface.fields_in(message, config)
   for _, name in ipairs(schema.keys(common)) do
     local field = common[name][1]
     for _, other in ipairs(common[name]) do
-      if config[other] ~= nil then
+      if config[other] ~= nil and config[other] ~= json.null then
         field = other
         break
       end
@@ -354,12 +354,13 @@ end
 --- Hyper-parameters and architecture of a Hugging Face configuration.
 ---@param config table the decoded config.json
 ---@param label string its file, for messages
----@return string architecture, table hyper, string[] notes
+---@return string architecture, table hyper, string[] notes, string kind, table part what describes the language model
 function huggingface.hyper(config, label)
   local notes, found, hyper = {}, {}, {}
   local key
   config, key = text_part(config, label, notes)
   local kind, known = type_of(config, label)
+  local part = config
   local unread
   config, unread = watch(config)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
@@ -391,7 +392,7 @@ function huggingface.hyper(config, label)
   if #others > 0 then
     notes[#notes + 1] = ("fields without effect on the estimate: %s"):format(table.concat(others, ", "))
   end
-  return name, hyper, notes, kind
+  return name, hyper, notes, kind, part
 end
 
 return huggingface

@@ -75,20 +75,20 @@ local function with_quoted_words(text)
   return table.concat(pieces)
 end
 
---- The configuration of a Hugging Face config.json, and its architecture, hyper-parameters, notes and model type.
+--- The architecture of a Hugging Face config.json, its hyper-parameters, notes, model type and the part that was read.
 local function read_configuration(path)
   if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   error_module.wrap(path, find.load("lua/ett/import", "formats").check, path, text, "--model")
   local config = error_module.must(require("ett.json").decode(with_quoted_words(text), { name = path }))
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
-  return config, find.load("lua/ett/import", "huggingface").hyper(config, path)
+  return find.load("lua/ett/import", "huggingface").hyper(config, path)
 end
 
 --- Rules of the hyper-parameters of an architecture, a preset or a config.json.
 ---@return table<string, table|string>
 function model.fields(name)
-  if model.is_file(name) then return (architecture.fields((select(2, read_configuration(name))))) end
+  if model.is_file(name) then return (architecture.fields((read_configuration(name)))) end
   local preset = preset_of(name)
   if not preset then return (architecture.fields(name)) end
   return (error_module.wrap(name:match "%.lua$" and find.label(name) or preset.name, architecture.fields,
@@ -145,13 +145,13 @@ end
 --- ignored settings.
 function model.huggingface(path, given)
   schema.argument(path, "string", "ett.model.huggingface", "path")
-  local config, name, hyper, notes, kind = read_configuration(path)
+  local name, hyper, notes, kind, part = read_configuration(path)
   local label = ("%s (%s)"):format(kind, find.label((path:gsub("/+$", ""))))
   hyper, label = presets.overlay({ hyper = hyper, name = label }, given or {})
   local ok, built = pcall(error_module.wrap, path, architecture.new, name, hyper)
   if not ok then
     local fields_in = find.load("lua/ett/import", "huggingface").fields_in
-    built.message = built.message .. fields_in(built.message, config.text_config or config)
+    built.message = built.message .. fields_in(built.message, part)
     error(built, 0)
   end
   return noted(built, label, notes)
