@@ -57,4 +57,16 @@ describe("ett.import.formats", function()
       (command.ett(folder, "predict --model run.toml")))
     command.remove(folder)
   end)
+
+  it("is not asked of a file that has the name of a model or an architecture", function()
+    local folder = command.folder()
+    for _, name in ipairs { "llama3-8b", "gpt", "my-model" } do command.write(folder, name, files["run.sh"][2]) end
+    for _, name in ipairs { "llama3-8b", "gpt layers=2 hidden=64 heads=2 vocab=128" } do
+      assert.equal("ett: plan: missing field 'seq' (a positive integer)\n",
+        (command.ett(folder, "predict micro_batches=1 --model " .. name)))
+    end
+    assert.matches("^ett: my%-model: this is a launch script of Megatron%-LM",
+      (command.ett(folder, "predict --model my-model")))
+    command.remove(folder)
+  end)
 end)

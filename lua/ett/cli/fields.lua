@@ -12,7 +12,7 @@ local fields = {}
 --- The cluster of predict, sweep, search and compare without --cluster.
 fields.default_cluster = "dgx_h100"
 
--- Raises if the name of a model is that of a file which another option reads.
+-- Raises if an unknown name of a model is that of a file which another option reads.
 local function check_model_file(name)
   if name:find "%.lua$" or require("lfs").attributes(name, "mode") ~= "file" then return end
   local text = require("ett.io").read(name, 1 << 20)
@@ -23,8 +23,10 @@ end
 local function hyper_fields(source)
   if type(source) == "table" then return source end
   if not source or model_module.is_file(source) then return source and model_module.fields(source) or {} end
-  check_model_file(source)
-  return named(model_module.fields, source)
+  local ok, rules = pcall(named, model_module.fields, source)
+  if ok then return rules end
+  if rules.kind == "usage" then check_model_file(source) end
+  error(rules, 0)
 end
 
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
