@@ -30,7 +30,7 @@ describe("ett.import.formats", function()
         if option == file[1] then
           assert.equal("", said)
         else
-          assert.matches("^this is a .*; give it with " .. file[1]:gsub("%-", "%%-") .. "$", said)
+          assert.matches("^this is a .*; `ett predict` reads it with " .. file[1]:gsub("%-", "%%-") .. "$", said)
         end
       end
     end
@@ -45,15 +45,15 @@ describe("ett.import.formats", function()
     for name, file in pairs(files) do command.write(folder, name, file[2]) end
     local function path(name) return folder .. "/" .. name end
     local model = require "ett.model"
-    assert.matches("run.sh: this is a launch script of Megatron%-LM; give it with %-%-megatron%-args",
+    assert.matches("run.sh: this is a launch script of Megatron%-LM; `ett predict` reads it with %-%-megatron%-args",
       message(require("ett.import.trainer").read, path "run.sh", model.new "llama3-8b"))
-    assert.matches("ds.json: this is a configuration of DeepSpeed; give it with %-%-plan",
+    assert.matches("ds.json: this is a configuration of DeepSpeed; `ett predict` reads it with %-%-plan",
       message(model.huggingface, path "ds.json"))
     assert.matches("run.toml: this is a configuration of torchtitan",
       message(require("ett.import.megatron").read, path "run.toml"))
     assert.matches("nemo.yaml: this is a configuration of NeMo",
       message(require("ett.import.estimate_train_time").read, path "nemo.yaml"))
-    assert.matches("^ett: run.toml: this is a configuration of torchtitan; give it with %-%-plan",
+    assert.matches("^ett: run.toml: this is a configuration of torchtitan; `ett predict` reads it with %-%-plan",
       (command.ett(folder, "predict --model run.toml")))
     command.remove(folder)
   end)

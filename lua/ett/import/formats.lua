@@ -47,7 +47,7 @@ function formats.check(path, text, option)
     local name, own, is = table.unpack(kind)
     if is(path, text) then
       if own == option then return end
-      error_module.raise("format", "this is %s; %s", name, own and ("give it with %s"):format(own)
+      error_module.raise("format", "this is %s; %s", name, own and ("`ett predict` reads it with %s"):format(own)
         or "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script")
     end
   end
