@@ -177,6 +177,27 @@ describe("ett.find", function()
     assert.equal("unknown collective 'mine'; `--path .` finds collectives/mine.lua", collective)
   end)
 
+  it("names a file given by its path as find.path does, with the folder in which it is found", function()
+    local function advice(leaf, path, suffix)
+      return (find.beside(leaf, write(path, "return {}") .. (suffix or "")):gsub(folder:gsub("%-", "%%-"), "D"))
+    end
+    local kept = "; 'plain' is a name of ett's: rename the file, or put it in stacks/ of a folder of `--path`"
+    assert.equal("; the name is 'my.st', which `--path D/dot` finds", advice("stacks", "dot/my.st.lua"))
+    assert.equal("; the name is 'own', which `--path D` finds", advice("stacks", "own.lua", ":fused=true"))
+    assert.equal("; in a folder of `--path`, stacks/st/init.lua has the name 'st'", advice("stacks", "st/init.lua"))
+    assert.equal("; the name is 'st', which `--path D` finds", advice("stacks", "stacks/st/init.lua"))
+    assert.equal("; the name is 'lab', which `--path D` finds", advice("clusters", "lab/init.lua"))
+    assert.equal(kept, advice("stacks", "plain.lua"))
+    assert.equal("; the name is 'plain', which `--path D` finds", advice("stacks", "stacks/plain.lua"))
+    find.set_script_folder(folder)
+    for kind, name in pairs { ["lua/stacks"] = "my.st", clusters = "lab" } do
+      find.set_folders(kind == "clusters" and {} or { folder .. "/dot" })
+      assert.is_truthy(find.path(kind, name))
+    end
+    assert.equal(folder .. "/stacks/plain.lua", find.path("lua/stacks", "plain"))
+    find.set_folders()
+  end)
+
   it("finds clusters, devices and models in other spellings and by part of their names, other kinds exactly", function()
     for given, name in pairs { h100 = "dgx_h100", ["DGX-H100"] = "dgx_h100", gb200 = "gb200_nvl72",
       b200 = "dgx_b200", a100 = "dgx_a100", ["A100-40GB"] = "dgx_a100_40gb" } do

@@ -124,10 +124,12 @@ end
 -- user's folder does not replace ett's own; one in stacks/ does.
 local kept = { ["lua/stacks"] = true, ["lua/collectives"] = true, ["lua/schedules"] = true }
 
+local valid_name = "^[%w_][%w_%-%.]*$"
+
 --- Path of the file that describes `name`, or nil.
 ---@param kind string folder under the roots, such as "operators" or "lua/architectures"
 function find.path(kind, name)
-  if type(name) ~= "string" or not name:match("^[%w_][%w_%-%.]*$") then return nil end
+  if type(name) ~= "string" or not name:find(valid_name) then return nil end
   local function exists(path) return path ~= script_path and is_file(path) end
   local at_top
   for _, root in ipairs(find.roots()) do
@@ -346,19 +348,36 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
+-- The same for the path of a file. The text names a folder under which find.path finds the file by its name.
+local function of_file(leaf, path)
+  local own = find.name_of(path)
+  if not own:find(valid_name) then return nil end
+  local function above(inner) return inner:match "^(.+)/" or inner:match "^/" or "." end
+  local has_folder = path:sub(-9) == "/init.lua"
+  local known = kept[find.folders[leaf]] and find.path(find.folders[leaf], own)
+  local is_other = known and is_installed(known)
+  local folder = above(has_folder and above(path) or path)
+  if has_folder and leaf ~= "clusters" or is_other then -- not found at the top of a user's folder
+    if folder:match "[^/]*$" ~= leaf then
+      return is_other and ("; '%s' is a name of ett's: rename the file, or put it in %s/ of a folder of `--path`")
+        :format(own, leaf) or ("; in a folder of `--path`, %s/%s/init.lua has the name '%s'"):format(leaf, own, own)
+    end
+    folder = above(folder)
+  end
+  return ("; the name is '%s', which `--path %s` finds"):format(own, folder)
+end
+
 --- Text that a message adds for an unknown name if a folder that is not searched has a file of that name, or if the
 --- name is the path of a file; else nil.
 ---@param leaf string such as "operators"
 ---@param folder string? default: the current folder
 function find.beside(leaf, name, folder)
-  local own = name:match "([%w_-]+)%.lua$"
-  if own and is_file(name) then
-    return ("; the name is '%s', which `--path %s` finds"):format(own, name:match "^(.*)/" or ".")
-  end
+  local file = name:match "%.lua$" and name or name:match "^(.-%.lua):" -- a stack's fields follow
+  if file and is_file(file) then return of_file(leaf, file) end
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name),
     leaf == "clusters" and ("%s/init.lua"):format(name) or nil } do
     if folder then path = ("%s/%s"):format(folder, path) end
-    if name:find "^[%w_-]+$" and is_file(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
+    if name:find(valid_name) and is_file(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
   end
 end
 
