@@ -51,6 +51,8 @@ describe("ett.catalog", function()
         .. "function op.shape() end\nerror 'ran'\nreturn op")
       folders.write(folder .. "/program.lua", "error 'ran'")
       copy("clusters/vista/init.lua", folder .. "/ours.lua")
+      require("lfs").mkdir(folder .. "/lab")
+      copy("clusters/vista/init.lua", folder .. "/lab/init.lua")
       copy("lua/models/llama3-8b.lua", folder .. "/llama3-8b.lua")
       local count = {}
       for _, kind in ipairs(catalog.kinds()) do count[kind] = #catalog.entries(kind) end
@@ -61,9 +63,10 @@ describe("ett.catalog", function()
       local ok, raised = pcall(function()
         assert.equal("Mine.", found("operators", "laplace").summary)
         assert.equal(find.path("clusters", "ours"), found("clusters", "ours").path)
+        assert.equal(folder .. "/lab/init.lua", found("clusters", "lab").path)
         assert.equal(folder .. "/llama3-8b.lua", found("models", "llama3-8b").path)
         for _, kind in ipairs(catalog.kinds()) do
-          local more = (kind == "operators" or kind == "clusters") and 1 or 0
+          local more = ({ operators = 1, clusters = 2 })[kind] or 0
           assert.equal(count[kind] + more, #catalog.entries(kind), kind)
           assert.equal(#catalog.entries(kind), #catalog.list(kind), kind)
         end

@@ -189,13 +189,18 @@ function find.list(kind)
   return entries
 end
 
---- The Lua files at the top of the user's folders, of any kind: list of {name=, path=}.
+--- The Lua files at the top of the user's folders, and init.lua of the folders there, of any kind: list of {name=,
+--- path=}.
 function find.at_top()
   local lfs, entries = require "lfs", {}
   local function add_all(root)
     for entry in lfs.dir(root) do
-      local name, path = entry:match("^([%w_][%w_%-%.]*)%.lua$"), root .. "/" .. entry
-      if name and is_file(path) then entries[#entries + 1] = { name = name, path = path } end
+      for _, path in ipairs { root .. "/" .. entry, ("%s/%s/init.lua"):format(root, entry) } do
+        local name = path:find "%.lua$" and find.name_of(path)
+        if name and name:find(valid_name) and is_file(path) then
+          entries[#entries + 1] = { name = name, path = path }
+        end
+      end
     end
   end
   for _, root in ipairs(find.roots()) do
