@@ -208,8 +208,10 @@ $ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192 --where "
 no layout
 
 The objectives seq and devices compare several values; with one value there is nothing to choose.
-$ for x in seq "seq --seq 8192"; do ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective $x 2>&1 | cut -c-95; done
+$ for x in seq "seq --seq 8192" "seq --vary seq=8192"; do ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective $x 2>&1 | cut -c-95; done
 ett: search: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
+ett: note: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
+seq=8192 ...
 ett: note: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
 seq=8192 ...
 $ ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective seq --vary seq=8Ki,16Ki | cut -c-9

@@ -102,9 +102,10 @@ local compared = { devices = "64,128,256", seq = "8Ki,16Ki,32Ki" }
 --- Raises, or prints a note on one rank, if an objective has no values to compare.
 local function check_compared(opts, plan, vary, prints)
   for _, name in ipairs(opts.objective) do
-    if compared[name] and not vary[name] then
+    local values = vary[name]
+    if compared[name] and not (values and #values > 1) then
       local advice = ("the objective '%s' compares several values: --vary %s=%s"):format(name, name, compared[name])
-      if not (opts[name] or plan[name]) then error_module.raise("usage", "search: %s", advice) end
+      if not (opts[name] or plan[name] or values) then error_module.raise("usage", "search: %s", advice) end
       if prints then io.stderr:write(("ett: note: %s\n"):format(advice)) end
     end
   end
