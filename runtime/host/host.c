@@ -385,8 +385,25 @@ static int is_memory_error(lua_State *L) {
          strcmp(text + length - (sizeof end - 1), end) == 0;
 }
 
+/* Replaces the message of a missing module at index 1, with Lua's list of the files that
+ * it tried, by the error object of lua/ett/base/error.lua. */
+static void name_missing_module(lua_State *L) {
+  const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : "";
+  if (!strstr(text, "' not found:\n\tno field "))
+    return;
+  lua_getfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  if (lua_getfield(L, -1, "ett.base.error") == LUA_TTABLE) {
+    lua_getfield(L, -1, "from");
+    lua_pushvalue(L, 1);
+    if (lua_pcall(L, 1, 1, 0) == LUA_OK)
+      lua_replace(L, 1);
+  }
+  lua_settop(L, 1);
+}
+
 /* Converts every error to an object with its traceback in a separate field. */
 static int add_traceback(lua_State *L) {
+  name_missing_module(L);
   if (is_memory_error(L)) {
     push_memory_error(L);
     lua_replace(L, 1);

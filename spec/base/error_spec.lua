@@ -28,6 +28,26 @@ describe("ett.error", function()
   end)
 end)
 
+describe("an executable without the folder of its modules", function()
+  it("names the folder", function()
+    local folders, host = require "ett.base.folder", require "ett.host"
+    folders.within(function(tree)
+      folders.make(tree .. "/bin")
+      folders.make(tree .. "/share")
+      assert(os.execute(("cp '%s/bin/ett' '%s/bin' && ln -s '%s' '%s/share/ett'"):format(host.prefix, tree, host.root,
+        tree)))
+      folders.write(tree .. "/a.yml", "encoders: 4\n")
+      folders.write(tree .. "/s.lua", "require 'ett.yaml'")
+      for _, words in ipairs { "predict --config a.yml", "run s.lua" } do
+        local pipe <close> = assert(io.popen(("cd '%s' && bin/ett %s 2>&1"):format(tree, words)))
+        local said = pipe:read "a"
+        assert.matches("module 'ett.yaml' not found; this tree lacks the folder ", said, 1, true)
+        assert.matches("/lib/ett/ett of ett's modules\n$", said)
+      end
+    end)
+  end)
+end)
+
 describe("a module that may not be built", function()
   it("is loaded, or reported as missing with the remedy", function()
     assert.equal(require "ett.json", error_module.part("ett.json", "JSON", "install it"))

@@ -70,6 +70,10 @@ function error_module.from(value)
   end
   local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
   if missing then -- without Lua's list of every file that it tried
+    local folder = require("ett.host").prefix .. "/lib/ett/ett"
+    if missing:find("module 'ett.", 1, true) and not require("lfs").attributes(folder) then
+      return error_module.new("missing", "%s; this tree lacks the folder %s of ett's modules", missing, folder)
+    end
     return error_module.new("missing",
       "%s; it is not in the script's folder, --path, ETT_PATH or the installed tree", missing)
   end
