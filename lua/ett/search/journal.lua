@@ -59,8 +59,8 @@ local function add_profile(pieces, profile)
   add_profile(pieces, profile.other)
 end
 
--- A hash of the files that the rows may depend on: all description files under the roots, all Lua files at the top of
--- the user's folders, the modules that they name, and the files of profiles. Which of them a search reads is known only
+-- A hash of the files that the rows may depend on: all description files under the roots, the files of find.at_top,
+-- the modules that they name, and the files of profiles. Which of them a search reads is known only
 -- at its end.
 local function sources(times)
   local pieces, seen = {}, {}
