@@ -235,10 +235,10 @@ memory of the software and were not checked against its code. So the errors abov
 - Factors of products, attention and experts on TPUs were fitted to steps until November 2026. Without their source all
   A rows were too fast: v6e by 9, v5p by 12, v7x by 18 %. Then profiles of kernels were looked up: of one step on v6e
   and one on v7x, and attention alone on v5p (in_step.lua, kernels/splash.lua). They replace the fitted factors. What
-  the recipes store and offload was read from their scripts. Then steps on v6e were 3 % too fast, v5p 6, v7x 9. The
-  only row of v5p (Llama 4 Maverick) is 16 % too fast since products are stored after the sum over tensor ranks.
-  Mixtures on v7x are 10 to 14 % too fast, for a reason that is not known. Two profiles of other programs on v7x give
-  hints. In jax-gpt's step of DeepSeek-V3 a forward pass of the projections of latent attention takes 1.8 s, estimated 0.3 s
+  the recipes store and offload was read from their scripts. Then steps on v6e were 3 % too fast, v5p 6, v7x 9. The only
+  row of v5p (Llama 4 Maverick) is 16 % too fast since products are stored after the sum over tensor ranks. Mixtures on
+  v7x are 10 to 14 % too fast, for a reason that is not known. Two profiles of other programs on v7x give hints. In
+  jax-gpt's step of DeepSeek-V3 a forward pass of the projections of latent attention takes 1.8 s, estimated 0.3 s
   (iter6_checkpoint_bisection.md). In a step of Hunyuan 3 295B, products and kernels reach 527 TFLOP/s a device
   (yangwhale/gpu-tpu-pedia, TUNING-v7.md, 2.5). Products alone reach 885. In an earlier profile of that model on few
   chips, waits for gathers take 42 % of a step and collectives without overlap 15 % (TUNING-v7.en.md, 2.2). That run
