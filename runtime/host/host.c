@@ -282,6 +282,7 @@ void host_close(lua_State *L) {
   after_finalisers = &here;
   if (setjmp(here) == 0)
     lua_close(L);
+  after_finalisers = NULL;
 #endif
 }
 
