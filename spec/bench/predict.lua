@@ -8,15 +8,16 @@ local function shell(command)
   return text
 end
 
---- Wall seconds of a command, by the clock of the shell that runs it; the fastest of `times`.
+--- Wall seconds of a command without single quotes, by the clock of the shell that runs it; the fastest of `times`. The
+--- clock is bash's own: starting `date` takes 5 ms.
 local function fastest(command, times, before)
   local best = math.huge
   for _ = 1, times do
-    local text = shell(("%s a=$(date +%%s%%N); %s >/dev/null 2>&1; s=$?; b=$(date +%%s%%N); echo $((b-a)) $s"):format(
-      before or "", command))
-    local ns, status = text:match("(%d+) (%d+)")
+    local text = shell(("LC_ALL=C bash -c '%s a=$EPOCHREALTIME; %s >/dev/null 2>&1; s=$?; b=$EPOCHREALTIME; "
+      .. "echo $((${b/./} - ${a/./})) $s'"):format(before or "", command))
+    local us, status = text:match "(%d+) (%d+)"
     if status ~= "0" then return nil, shell(command .. " 2>&1") end
-    best = math.min(best, tonumber(ns) / 1e9)
+    best = math.min(best, tonumber(us) / 1e6)
   end
   return best
 end
