@@ -264,6 +264,16 @@ static int leave_close(lua_State *L) {
   return 0;
 }
 
+/* os.exit (the upvalue). In a finaliser it closes the state itself, and its status
+ * counts. */
+static int exit_process(lua_State *L) {
+  after_finalisers = NULL;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 0);
+  return 0;
+}
+
 /* Finalisers run in the reverse order of their objects: this object's is the last. */
 static void make_last_finaliser(lua_State *L) {
   lua_newuserdatauv(L, 0, 0);
@@ -296,6 +306,9 @@ static int open_state(lua_State *L) {
   lua_getglobal(L, "os");
   lua_pushcfunction(L, set_locale);
   lua_setfield(L, -2, "setlocale");
+  lua_getfield(L, -1, "exit");
+  lua_pushcclosure(L, exit_process, 1);
+  lua_setfield(L, -2, "exit");
   set_host_table(L, prefix);
   set_paths(L);
   set_preloaded(L);

@@ -202,3 +202,7 @@ ett: run: unknown option '--jsn'; did you mean '--json'?
 
 $ printf 'local file = io.open("end.txt", "w")\nlocal function at_end(text) return setmetatable({}, { __gc = function() file:write(text, ".") end }) end\nlocal kept = { at_end "first", at_end "last" }\nerror(kept[3])\n' > s.lua; ett run s.lua 2> /dev/null; cat end.txt; sed -i '$d' s.lua; ett run s.lua; cat end.txt
 last.first.last.first.
+
+$ printf 'setmetatable({}, { __gc = function() os.exit(3, true) end })\nprint "end"\n' > s.lua; ett run s.lua
+end
+?3

@@ -255,16 +255,12 @@ end
 local recomputes = { none = "none", full = "full", selective = "selective" }
 
 local known_modules = require("ett.operator.modules").names
-
--- MaxText's policies that store most outputs (decoders.py, get_remat_policy), as modules that selective recomputation
--- repeats: `minimal` stores all products but those of attention, the other the products and the core of attention.
-local remat = { minimal = { "core_attn", "layernorm", "mlp_act" },
-  save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
+local remat = require "ett.import.trainer.remat"
 
 -- The recomputation of a row, and its modules of selective recomputation that ett has.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
-  local repeated = row.framework == "maxtext" and remat[row.recompute_detail or ""]
+  local repeated = row.framework == "maxtext" and remat.repeated[row.recompute_detail or ""]
   if repeated then return "selective", repeated end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end

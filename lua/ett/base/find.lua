@@ -372,8 +372,8 @@ local function of_file(leaf, path)
   return ("; the name is '%s', which `--path %s` finds"):format(own, folder)
 end
 
---- Text that a message adds for an unknown name if a folder that is not searched has a file of that name, or if the
---- name is the path of a file; else nil.
+--- Text that a message adds for an unknown name. nil, unless a folder that is not searched has a file of that name, or
+--- the name is the path of a file.
 ---@param leaf string such as "operators"
 ---@param folder string? default: the current folder
 function find.beside(leaf, name, folder)

@@ -50,8 +50,8 @@ local function check_settable(model, name)
     near ~= "" and near or "; parameters: " .. table.concat(known, ", "))
 end
 
--- Raises if a given parameter has a value without meaning: rates and sizes are above 0, unless the model's `kinds` say
--- otherwise or their default is 0.
+-- Raises if a given parameter has a value without meaning. Rates and sizes must be above 0. The model's `kinds` may
+-- say otherwise, and a parameter whose default is 0 may be 0.
 local function check_values(model, fixed)
   local rules, kinds = {}, model.kinds or {}
   for name in pairs(fixed) do

@@ -128,8 +128,8 @@ function shapes.experts(c)
     shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)
 end
 
---- Places for token copies in all experts' buffers, and tokens, of one sequence, if a product with a one-hot mask moves
---- tokens to experts of a fixed capacity and back (MaxText, layers/moe.py, generate_masks); else nil.
+--- Two numbers of one sequence: places for copies of tokens in the buffers of all experts, and tokens. nil, unless
+--- products with one-hot masks move tokens to experts of a fixed capacity (MaxText, layers/moe.py, generate_masks).
 function shapes.mask(c)
   if not c.mask_capacity then return nil end
   local tokens = shapes.divide("seq", c.seq, "cp", c.cp or 1)

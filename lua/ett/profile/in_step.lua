@@ -11,11 +11,11 @@ in_step.host_memory_share = 0.15
 --- in short bursts. Sustained over a second, bf16 products are 11 to 17 % slower on H200 and 12 to 15 % on B200, fp8 0
 --- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also contain all other slowdowns of products
 --- in a step: bf16 on Blackwell is far above the sustained tables.
---- TPUs get the measured rates of their own products, which do not fall with time. In a profiled step of Qwen3-8B on
---- eight v6e, all products take 1,791 ms (MaxText, batch 3 of 8192 tokens; vlasenkoalexey/
---- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization"). ett's products of that step take
---- 1,805 ms without a factor. This is assumed for v7x and for fp8 too. No profile of older TPUs, whose matrix units
---- have 128 x 128 elements, is known: they have the factor of all other devices.
+--- TPUs get the measured rates of their own products, which do not fall with time. A step of Qwen3-8B on eight v6e was
+--- profiled (MaxText, batch 3 of 8192 tokens; vlasenkoalexey/tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun
+--- and MFU normalization"). All its products take 1,791 ms. Estimated without a factor they take 1,805 ms. The factor 1
+--- is assumed for v7x and for fp8 too. Older TPUs have matrix units of 128 x 128 elements. No profile of them is known,
+--- so they have the factor of all other devices.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.12 },
   blackwell = { bf16 = 1.34, other = 1.12, mxfp8 = 1.24, nvfp4 = 0.975 },
@@ -60,9 +60,9 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- sdpa stands for PyTorch's scaled_dot_product_attention if it prefers cuDNN. PyTorch does so on Hopper and Blackwell
 --- with cuDNN above 9.15.0 (sdp_utils.cpp, check_prefer_cudnn_attention), which its wheels have since 2.11
 --- (huggingface/transformers#48163). torchtitan asks for this order itself. AMD has FlashAttention.
---- On TPUs with matrix units of 128 x 128, JAX's kernels take 0.91 times the law's time forward and 1.10 times
---- backward: the mean of v5p's times (apple/axlearn, tpu_attention_benchmark.py: two sequences of 8192 tokens, window
---- of 4096). Larger matrix units have laws of their own (ett.profile.kernels.splash).
+--- On TPUs with matrix units of 128 x 128, JAX's kernels take 0.91 times the law's time forward and 1.10 backward.
+--- These are means of v5p's times for two sequences of 8192 tokens and a window of 4096 (apple/axlearn,
+--- tpu_attention_benchmark.py). Larger matrix units have laws of their own (ett.profile.kernels.splash).
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A kernel without an entry for a generation counts as fast as the
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.

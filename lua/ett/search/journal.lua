@@ -59,9 +59,9 @@ local function add_profile(pieces, profile)
   add_profile(pieces, profile.other)
 end
 
--- A hash of the files that the rows may depend on: all description files under the roots, the files of find.at_top,
--- the modules that they name, and the files of profiles. Which of them a search reads is known only
--- at its end.
+-- A hash of the files that the rows may depend on. They are all description files under the roots, the files of
+-- find.at_top, the modules that these name, and the files of profiles. Which of them a search reads is known only at
+-- its end.
 local function sources(times)
   local pieces, seen = {}, {}
   for _, kind in ipairs(kinds) do

@@ -352,8 +352,8 @@ local function id_of_operator(state, item)
     .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "") .. (item.read or "")
 end
 
---- Programs of one data type share operations that depend only on the shape, the routed share of the rows and the
---- buffer of the weight gradient.
+--- Programs of one data type share an operation if it depends on nothing else than its shape, its routed share of the
+--- rows, and the buffer of its weight gradient.
 ---@return table<string, table>? known operations of the operator by key; nil: the operation is not shared
 ---@return string? key
 ---@return integer? shape, number? bytes of cached_gradient
@@ -799,9 +799,9 @@ local function work_of_layer(state, uses, repeated)
   return { device = device, host = host, by_role = by_role }
 end
 
---- The first item of a layer's order that the host launches after it has read the experts' numbers of tokens, the last
---- item of the routed experts, and the first item that the device runs meanwhile. nil if the host reads no numbers; or
---- if all-to-alls run beside another micro-batch, where batch_launches stands for the wait.
+--- Three items of a layer's order: the first that the host launches after it has read the experts' numbers of tokens,
+--- the last of the routed experts, and the first that the device runs meanwhile. nil if the host reads no numbers. Also
+--- nil if all-to-alls run beside another micro-batch: batch_launches then includes the wait.
 local function place_of_counts(state, order)
   local p, reads, first, last, beside = state.plan, state.times.stack.reads_counts, nil, #order, nil
   if reads == "none" or p.pad_to_capacity or p.overlap_all_to_all == "batch" then return nil end
@@ -822,10 +822,10 @@ end
 -- has the same share.
 local routed_after = 1 / 4
 
---- The items of a forward pass between two points at which the host reads the experts' numbers of tokens, as
---- { seconds of the host, seconds of the device } from index `first` on. The next layer is assumed to be alike. nil
---- without such points. Launches outside the graphs of modules are first those of the routed experts. Products of
---- experts have `parts`, one an expert, and `later` seconds of the host after the first part.
+--- The items of a forward pass between two reads of the experts' numbers of tokens, in order. Each is { seconds of the
+--- host, seconds of the device }; the first has the index `first`. nil without such reads. The next layer is assumed to
+--- be alike. Launches outside the graphs of modules are first those of the routed experts. A product of experts has
+--- `parts`, one for each expert. `later` are its seconds of the host after the first part.
 ---@param by_role table seconds of the device in the pass
 local function segment_of_layer(state, uses, order, by_role)
   local first, last, beside = place_of_counts(state, order)

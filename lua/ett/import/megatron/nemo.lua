@@ -328,8 +328,8 @@ end
 local of_primus = { bf16 = true, use_distributed_optimizer = true }
 local of_pre_trainer = merged(of_primus, { seq_length = 1024, micro_batch_size = 2, global_batch_size = 16 })
 
---- The module of a file of Primus that holds the settings, and its name: pre_trainer, else the first in name order of
---- those that run Megatron-LM, else the first; nil for other files.
+--- The module with the settings in a file of Primus, and its name: pre_trainer if there is one. Otherwise it is the
+--- first by name that runs Megatron-LM, else the first by name. nil for other files.
 local function trainer_of(config)
   local modules, first = type(config.modules) == "table" and config.modules or {}, nil
   local function holds(name) return type(modules[name]) == "table" and type(modules[name].overrides) == "table" end

@@ -1,7 +1,7 @@
 --- A plan from MaxText's fields. Defaults are those of src/MaxText/configs/base.yml (003b416).
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
-local set_recompute = require "ett.import.trainer.remat"
+local remat = require "ett.import.trainer.remat"
 
 -- Axes of the mesh, and the plan's field that counts their ranks. Expert ranks also split the batch and the weights
 -- outside experts (expert_shard_attention_option: fsdp).
@@ -92,6 +92,6 @@ return function(config, given, model, note)
     note("sparse_matmul = False without capacity_factor is modelled as True; MaxText computes every expert for each "
       .. "token")
   end
-  set_recompute(p, config, model.hyper, note, given.recompute ~= nil)
+  remat.set(p, config, model.hyper, note, given.recompute ~= nil)
   return p
 end

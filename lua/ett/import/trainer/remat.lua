@@ -3,6 +3,8 @@
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
+local remat = {}
+
 local attention = { "query_proj", "key_proj", "value_proj", "qkv_proj" }
 
 -- Names that a policy stores on the device.
@@ -12,9 +14,9 @@ local on_device = {
   save_dot_except_mlpwi = { "out_proj", "mlpwo", table.unpack(attention) },
 }
 
--- Policies that store most outputs, as the modules that are repeated. `minimal` stores all products but those of
--- attention, with_context also the core of attention.
-local repeated = { minimal = { "core_attn", "layernorm", "mlp_act" },
+--- Policies that store most outputs, as the modules that selective recomputation repeats. `minimal` stores all products
+--- but those of attention, with_context also the core of attention.
+remat.repeated = { minimal = { "core_attn", "layernorm", "mlp_act" },
   minimal_with_context = { "layernorm", "mlp_act" },
   save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
 
@@ -80,11 +82,11 @@ end
 ---@param h table hyperparameters of the model
 ---@param note fun(format: string, ...)
 ---@param replaced boolean an argument replaces the policy
-return function(p, config, h, note, replaced)
+function remat.set(p, config, h, note, replaced)
   local policy, custom = config("", "remat_policy", "full"), places_of_custom(config)
   if replaced then return end
   if policy == "none" then p.recompute = "none" return end
-  p.recompute_modules = repeated[policy]
+  p.recompute_modules = remat.repeated[policy]
   if p.recompute_modules then p.recompute = "selective" return end
   p.recompute = "full"
   if not (policy == "full" or policy == "custom" or policy == "qkv_proj_offloaded" or on_device[policy]) then
@@ -115,3 +117,5 @@ return function(p, config, h, note, replaced)
   if keeps[1] then p.recompute, p.recompute_keeps = "half", keeps end
   if away > 0 then p.offload_activations = away / kept end
 end
+
+return remat

@@ -13,12 +13,12 @@ local block, lanes = 2048, 128
 
 -- FLOPs of the computed pairs over seconds, as a share of the device's bf16 peak, forward and backward; five products
 -- count backward.
--- splash: v6e reaches 0.238 and 0.405 (Qwen3-8B in MaxText, 8192 tokens; vlasenkoalexey/
--- tpu_performance_autoresearch_wiki, "Qwen3 MaxText rerun and MFU normalization": forward 18.8 % of a step of 3,612 ms
--- for 72 passes of three sequences, backward 13.9 % for 36). v7x reaches 0.252 and 0.411 (ultrons/jax-gpt, DeepSeek-V3,
--- 8 sequences of 4096 tokens on a device: 1,644 and 2,619 ms for 58 layers).
--- tokamax: v6e (the same wiki, Qwen3-8B in JAX, three sequences of 8192 tokens: each of two forward passes of 36 layers
--- takes 5.6 % of a step of 3,853 ms, the backward pass 12.6 %).
+-- splash: v6e reaches 0.238 and 0.405 in a step of Qwen3-8B of 3,612 ms, with three sequences of 8192 tokens. Its 72
+-- forward passes take 18.8 %, its 36 backward passes 13.9 % (MaxText; vlasenkoalexey/tpu_performance_autoresearch_wiki,
+-- "Qwen3 MaxText rerun and MFU normalization"). v7x reaches 0.252 and 0.411: 58 layers of DeepSeek-V3 take 1,644 and
+-- 2,619 ms, with 8 sequences of 4096 tokens on a device (ultrons/jax-gpt).
+-- tokamax: v6e, in a step of Qwen3-8B of 3,853 ms in JAX, with three sequences of 8192 tokens. Each of its two forward
+-- passes of 36 layers takes 5.6 %, the backward pass 12.6 % (the same wiki).
 local shares = { splash = { forward = 0.245, backward = 0.408 }, tokamax = { forward = 0.372, backward = 0.417 } }
 
 --- Half-width of the interval; assumed, as for a neighbour's laws.

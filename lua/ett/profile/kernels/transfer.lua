@@ -24,9 +24,9 @@ local abs, exp, log, max, min, sqrt = math.abs, math.exp, math.log, math.max, ma
 -- last is fitted to MI355X alone.
 local chip_spread, other_spread, block_spread, vendor_spread = 0.1, 0.3, 0.6, 0.6
 
--- The same for TPUs with a measured rate of the data type. 23 of 25 published products are inside: 15 of v7x from
--- ultrons/jax-gpt, five from accelerator-microbenchmarks at the default clock, four of v6e, one of v5e. Outside are two
--- with 64 columns.
+-- The same for TPUs with a measured rate of the data type. 23 of 25 published products are inside; the other two
+-- have 64 columns. Fifteen are of v7x from ultrons/jax-gpt, and five from accelerator-microbenchmarks at the default
+-- clock. Four are of v6e, one is of v5e.
 local tpu_spread = 0.2
 
 -- Largest factor between the prediction and each end of its interval, because trees give no bound far from all rows.
