@@ -23,6 +23,10 @@ describe("published measured steps", function()
     -- Jean Zay: the rate of NCCL's benchmark through each of four cards, not 0.85 of their 12.5 GB/s.
     local jean_zay = published.cluster(by_id.bigsci_042_177B_tp8pp6mbs2_h12288).links.inter
     assert.same({ 5.07e9, 20.28e9 }, { jean_zay.bandwidth_per_gpu, jean_zay.bandwidth_per_node })
+    -- The post's 464 H100 with 3.2 Tbit/s a node, not the README's 96 with 800 Gbit/s; A100 as the README.
+    local function of_fms(id) return by_id[id].gpus, published.cluster(by_id[id]).links.inter.bandwidth_per_node end
+    assert.same({ 464, 340e9 }, { of_fms "fms_34b_H100" })
+    assert.same({ 128, 42.5e9 }, { of_fms "fms_34b_A100" })
     assert.equal("nvfp4", published.dtype { precision = "nvfp4" })
     local copies = "the submitter's copies of the config differ in %s: not taken"
     local function of_copies(settings)
