@@ -34,6 +34,8 @@ void ett_program_free(ett_program *p) {
   if (!p)
     return;
   ett_program_free(p->next);
+  for (size_t i = 0; p->operations && i < p->operation_count; i++)
+    free(p->operations[i].points);
   free(p->operations);
   free(p->kinds);
   free(p->sums);
@@ -97,6 +99,11 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'cached_shape' must be 0 to %d, got %d", ETT_CACHED_SHAPES,
                        o->cached_shape);
+  for (size_t i = 0; i < o->point_count && status == 0; i++) {
+    status = check_amount("points", o->points[i].seconds, err);
+    if (status == 0)
+      status = check_amount("points", o->points[i].operators, err);
+  }
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'weight_share' must be at most 1, got %g", o->weight_share);
@@ -270,12 +277,25 @@ static double shorter(double wait, double longer) {
   return wait > 0 ? fmax(0, wait - longer) : 0;
 }
 
+/* Wait for the host in a forward pass, if operators take `slower` times as long: `longer`
+ * additional seconds. */
+static double forward_wait(const ett_operation *o, double wait, double longer,
+                           double slower) {
+  if (o->point_count == 0)
+    return shorter(wait, longer);
+  double most = 0;
+  for (size_t i = 0; i < o->point_count; i++)
+    most = fmax(most, o->points[i].seconds - (slower - 1) * o->points[i].operators);
+  return most;
+}
+
 /* Shortens one of n waits for the host by the additional time of slower operators. */
-static void shorten(const role_seconds *of, double n, double *forward, double *backward,
-                    double *split, double *weight, double *repeated) {
+static void shorten(const ett_operation *o, double slower, const role_seconds *of,
+                    double n, double *forward, double *backward, double *split,
+                    double *weight, double *repeated) {
   double input = shorter(*backward + *split - *weight,
                          (of->longer_backward - of->longer_weight) / n);
-  *forward = shorter(*forward, of->longer_forward / n);
+  *forward = forward_wait(o, *forward, of->longer_forward / n, slower);
   *backward = shorter(*backward, of->longer_backward / n);
   *weight = shorter(*weight, of->longer_weight / n);
   *repeated = shorter(*repeated, of->longer_repeated / n);
@@ -293,7 +313,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double split = pick(o->split, v), weight = pick(o->split_weight, v);
   double repeated = pick(o->repeated, v);
   if (o->host == ETT_HOST_AHEAD && p->slowdown != 1)
-    shorten(of, n, &once, &back, &split, &weight, &repeated);
+    shorten(o, p->slowdown, of, n, &once, &back, &split, &weight, &repeated);
   double forward = n * once, backward = n * back;
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);

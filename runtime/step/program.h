@@ -60,6 +60,12 @@ typedef enum ett_host_wait {
   ETT_HOST_BLOCKING,
 } ett_host_wait;
 
+/* A point of a forward pass at which the device waits for the host: seconds of the wait,
+ * and seconds of the operators before it. If these take longer, the wait is shorter. */
+typedef struct ett_host_point {
+  double seconds, operators;
+} ett_host_point;
+
 /* Lanes: the links of each tier (comm/placement.h). */
 enum { ETT_LANES = ETT_TIERS_MOST };
 
@@ -109,6 +115,10 @@ typedef struct ett_operation {
   int never_again; /* recomputation ends before it */
   ett_role role;
   ett_host_wait host;
+  /* If the host reads from the device within the pass: its waits, of which the longest
+   * counts. Owned. Without points, all operators of the pass shorten the wait. */
+  ett_host_point *points;
+  size_t point_count;
 } ett_operation;
 
 typedef struct ett_layer_kind {

@@ -762,12 +762,12 @@ end
 
 --- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
 --- seconds of the device by role. `split`: the backward pass in two units; `weight`: its unit of weight gradients.
----@return table { device, host, by_role }
+---@return table { device, host, by_role, computing = seconds of operators in the forward pass }
 local function work_of_layer(state, uses, repeated)
   local launch = launches_of_layer(state, uses)
   local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0, repeated = 0.0 }
   local host = { forward = 0.0, backward = 0.0, weight = 0.0, repeated = 0.0 }
-  local by_role = { forward = {}, backward = {}, split = {}, repeated = {} }
+  local by_role, computing = { forward = {}, backward = {}, split = {}, repeated = {} }, 0.0
   local batch = state.plan.overlap_all_to_all == "batch"
   local function count(pass, o, seconds, late) -- late: weight gradients in a unit of their own, which hide nothing
     local of = by_role[pass]
@@ -781,6 +781,7 @@ local function work_of_layer(state, uses, repeated)
     if o.forward then
       count("forward", o, forward, 0.0)
       host.forward = host.forward + (launched + routed)
+      computing = computing + (o.kind == "operator" and forward or 0.0)
     end
     if o.forward and again > 0 then
       count("repeated", o, again * forward, 0.0)
@@ -796,7 +797,7 @@ local function work_of_layer(state, uses, repeated)
     end
   end
   for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(state, of) end
-  return { device = device, host = host, by_role = by_role }
+  return { device = device, host = host, by_role = by_role, computing = computing }
 end
 
 --- Three items of a layer's order: the first that the host launches after it has read the experts' numbers of tokens,
@@ -823,9 +824,10 @@ end
 local routed_after = 1 / 4
 
 --- The items of a forward pass between two reads of the experts' numbers of tokens, in order. Each is { seconds of the
---- host, seconds of the device }; the first has the index `first`. nil without such reads. The next layer is assumed to
---- be alike. Launches outside the graphs of modules are first those of the routed experts. A product of experts has
---- `parts`, one for each expert. `later` are its seconds of the host after the first part.
+--- host, seconds of the device, those of operators }; the first has the index `first`. nil without such reads. The next
+--- layer is assumed to be alike. Launches outside the graphs of modules are first those of the routed experts. A
+--- product of experts has `parts`, one for each expert. `later` are its seconds of the host after the first part.
+--- `running` are the items that the device still has when the host has read the numbers.
 ---@param by_role table seconds of the device in the pass
 local function segment_of_layer(state, uses, order, by_role)
   local first, last, beside = place_of_counts(state, order)
@@ -839,9 +841,9 @@ local function segment_of_layer(state, uses, order, by_role)
     local parts = products_of(o, launch)
     local kernels = o.experts and n * parts * launch.expert or 0.0
     local seconds = o.forward and n * o.forward.seconds or 0.0
-    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds, parts = parts,
-      later = (1 - 1 / parts) * kernels, side = k >= first and k <= last and "after" or "before",
-      runs = o.forward and launched > 0 and n or 0 }
+    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
+      o.kind == "operator" and seconds or 0.0, parts = parts, later = (1 - 1 / parts) * kernels,
+      side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
     runs[own[k].side] = runs[own[k].side] + own[k].runs
     if o.experts and o.forward then
       products, routing = products + n, routing + routed
@@ -860,27 +862,34 @@ local function segment_of_layer(state, uses, order, by_role)
   own[first][1], own[last][1] = own[first][1] + after / 2, own[last][1] + after / 2
   local router = own[(first - 2) % #own + 1]
   router[1] = router[1] + routing - after
-  own.first, own.running = first, 0.0
-  for k = beside, first - 1 do own.running = own.running + own[k][2] end
+  own.first, own.running = first, table.move(own, beside, first - 1, 1, {})
   return table.move(own, 1, first - 1, #own + 1, own)
 end
 
---- Seconds that the device waits in a segment that begins when it has no work but that of `running` seconds. Each item
---- starts when the host has launched it, or its first part, and the item before it has ended. Its last part starts when
---- it is launched.
----@param times number factor on the host's seconds
-local function wait_of_segment(segment, times)
-  local launched, ended, device = 0.0, segment.running, segment.running
+--- The points of a forward pass at which the device may wait for the host. Each is { seconds of the host until it has
+--- launched an item, seconds of the device before this item, those of operators }. The pass waits for the largest
+--- difference of the first two. The first point is the end of a layer. In a segment an item starts when the host has
+--- launched it, or its first part. Its last part starts when it is launched.
+---@param segment table? of segment_of_layer
+local function points_of(work, segment)
+  if not segment then return {} end
+  local points = { { work.host.forward, work.device.forward, work.computing } }
+  local launched, device, computing = 0.0, 0.0, 0.0
+  local function run(item, share) device, computing = device + share * item[2], computing + share * item[3] end
+  for _, item in ipairs(segment.running) do run(item, 1) end
   for k = segment.first, #segment do
-    local item, seconds = segment[k], segment[k][2]
-    launched, device = launched + times * item[1], device + seconds
-    ended = math.max(math.max(launched - times * item.later, ended) + seconds, launched + seconds / item.parts)
+    local item, last = segment[k], 1 / segment[k].parts
+    launched = launched + item[1]
+    points[#points + 1] = { launched - item.later, device, computing }
+    run(item, 1 - last)
+    if last < 1 then points[#points + 1] = { launched, device, computing } end
+    run(item, last)
   end
-  return ended - device
+  return points
 end
 
 --- Seconds that the device waits for launches in each pass, if launches take `times` as long.
----@param work table of work_of_layer, with the segment of segment_of_layer
+---@param work table of work_of_layer, with the points of points_of
 local function launch_waits(state, work, times)
   local stack, device, host = state.times.stack, work.device, work.host
   if state.plan.overlap_all_to_all == "batch" and not stack.blocking then
@@ -895,9 +904,7 @@ local function launch_waits(state, work, times)
   local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
   local input = wait(host.backward - host.weight, device.split - device.weight)
   local forward = wait(host.forward, device.forward)
-  if work.segment and not stack.blocking then
-    forward = math.max(forward, wait_of_segment(work.segment, times))
-  end
+  for _, point in ipairs(work.points) do forward = math.max(forward, times * point[1] - point[2]) end
   return { forward = forward, backward = backward, split = input + weight - backward,
     weight = weight, repeated = wait(host.repeated, device.repeated) }
 end
@@ -908,13 +915,13 @@ end
 --- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
 --- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
 --- _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass before it. In the
---- forward pass of such a layer the host is not ahead behind this point (wait_of_segment). The backward pass has the
---- numbers already.
+--- forward pass of such a layer the host is not ahead behind this point (points_of). The backward pass has the numbers
+--- already.
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
 local function add_host_wait(state, uses, repeated, order)
   if launch_seconds(state) == 0 then return end
   local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
-  work.segment = segment_of_layer(state, uses, order, work.by_role.forward)
+  work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
   local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
   if waits.forward == 0 and waits.backward == 0 and waits.split == 0 and waits.weight == 0 and waits.repeated == 0 then
     return
@@ -923,8 +930,13 @@ local function add_host_wait(state, uses, repeated, order)
     return { seconds = waits[pass], low_seconds = least[pass], high_seconds = 1.5 * waits[pass],
       provenance = "assumed", detail = "launches of the stack " .. stack.name }
   end
+  local points = {} -- of each wait its seconds, and those of operators that shorten it if they are slower
+  for _, point in ipairs(work.points) do
+    if point[1] > point[2] then points[#points + 1], points[#points + 2] = point[1] - point[2], point[3] end
+  end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    host = stack.blocking and "blocking" or "ahead", forward = answer "forward", backward = answer "backward",
+    host = stack.blocking and "blocking" or "ahead", points = points,
+    forward = answer "forward", backward = answer "backward",
     split = waits.split ~= 0 and answer "split" or nil,
     split_weight = waits.weight > 0 and answer "weight" or nil,
     repeated = waits.repeated > 0 and answer "repeated" or nil })] = 1

@@ -2,6 +2,7 @@
  * of this folder bind demands, workspaces, plans, orders, and pipelines without a
  * step. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -117,6 +118,25 @@ static void get_lanes(lua_State *L, int index, ett_operation *o) {
   lua_pop(L, 1);
 }
 
+/* Reads the points of a wait for the host: a list of seconds and operators, in turn; nil:
+ * none. */
+static void get_points(lua_State *L, int index, ett_operation *o) {
+  size_t count = lua_getfield(L, index, "points") == LUA_TTABLE ? lua_rawlen(L, -1) : 0;
+  ett_err err;
+  if (count > 1 && !(o->points = calloc(count / 2, sizeof *o->points))) {
+    ett_err_set(&err, ETT_ERR_MEMORY, "not enough memory for a step program");
+    ett_lua_raise(L, &err);
+  }
+  o->point_count = count / 2;
+  for (size_t i = 0; i < o->point_count; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)(2 * i + 1));
+    lua_rawgeti(L, -2, (lua_Integer)(2 * i + 2));
+    o->points[i] = (ett_host_point){lua_tonumber(L, -2), lua_tonumber(L, -1)};
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+}
+
 /* Numbers that an operation does not have are 0; its role is then "outside". */
 static void get_operations(lua_State *L, ett_program *program, int list) {
   enum { FIELDS = sizeof operation_fields / sizeof *operation_fields };
@@ -128,6 +148,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     ett_operation *o = &program->operations[i];
     ett_step_lua_read_given(L, at, top + 1, operation_fields, FIELDS, o);
     get_lanes(L, at, o);
+    get_points(L, at, o);
     o->forward = get_time(L, at, "forward");
     o->backward = get_time(L, at, "backward");
     o->split = get_time(L, at, "split");
