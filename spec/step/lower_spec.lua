@@ -627,6 +627,12 @@ describe("a host that reads the experts' numbers of tokens", function()
     local wait = added("beside_permute", "moe_permute", drops)
     assert.near(runs * launch, wait, 1e-9)
     assert.near(added("before_permute", "moe_permute", drops), wait, 1e-9)
+    -- A graph with the permutation ends before the numbers go to the host.
+    local graphed = ":graphed=moe_preprocess"
+    local behind = added("before_exchange", "expert_linear1", nil, graphed)
+    assert.near(runs * launch, behind, 1e-9)
+    assert.equal(behind, (added("beside_permute", "expert_linear1", nil, graphed)))
+    assert.near(wait, (added("beside_permute", "moe_permute", drops, graphed)), 1e-9)
   end)
 
   it("waits for routing and for experts' kernels in their places", function()

@@ -807,8 +807,12 @@ local function place_of_counts(state, order)
   local p, reads, first, last, beside = state.plan, state.times.stack.reads_counts, nil, #order, nil
   if reads == "none" or p.pad_to_capacity or p.overlap_all_to_all == "batch" then return nil end
   -- Megatron-Core needs the sum of tokens that are not dropped before it permutes (token_dispatcher.py,
-  -- MoEAlltoAllTokenDispatcher.preprocess).
-  if reads == "beside_permute" and p.capacity_factor then reads = "before_permute" end
+  -- MoEAlltoAllTokenDispatcher.preprocess). A graph that contains the permutation cannot copy the numbers to the host,
+  -- so the copy begins behind it (cuda_dtoh_point of that dispatcher).
+  if reads == "beside_permute" then
+    local graphed = (state.times.stack.graphed or ""):find("moe_preprocess", 1, true)
+    reads = p.capacity_factor and "before_permute" or graphed and "before_exchange" or reads
+  end
   for k, run in ipairs(order) do
     local o = state.operations[run[1]]
     if not first and o.name == "moe_permute" then beside = k end

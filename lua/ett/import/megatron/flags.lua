@@ -38,6 +38,7 @@ flags.switches = set [[
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
   moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
+  moe-router-padding-for-quantization moe-router-padding-for-fp8
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
@@ -62,7 +63,7 @@ flags.unmodelled = set [[
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
   hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection offload-optimizer-states
-  moe-router-padding-for-quantization moe-paged-stash use-transformer-engine-op-fuser
+  moe-paged-stash use-transformer-engine-op-fuser
   moe-hybridep-num-sms moe-deepep-num-sms]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.

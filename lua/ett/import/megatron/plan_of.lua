@@ -394,6 +394,11 @@ local function stack_of(args, p, sharded, has_experts)
     -- The host knows the number of rows (token_dispatcher.py, _HybridEPManager.setup_metadata: num_permuted_tokens).
     if stack.name == "megatron_hybridep" then name = name .. ":reads_counts=none" end
   end
+  if args:has "moe-router-padding-for-quantization" or args:has "moe-router-padding-for-fp8" then
+    args:note "--moe-router-padding-for-quantization: its additional rows are not modelled"
+    -- The host needs the number of padded rows to permute (token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess).
+    if stack.reads_counts == "beside_permute" then name = name .. ":reads_counts=before_permute" end
+  end
   if args:has "use-nccl-ub" or args:has "nccl-ub" then
     args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
   end
