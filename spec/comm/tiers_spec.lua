@@ -105,6 +105,23 @@ describe("a cluster of tiers", function()
     near(big / 12.5e9, seconds(c, "send_recv", big, "pp", { tp = 8, pp = 4 }))
   end)
 
+  it("leaves a rack by the cards of its nodes", function()
+    local function racks(node, rack, spine)
+      return cluster_module.get { name = "racks", summary = "x", source = "x", device = "h100_sxm", tiers = {
+        { name = "node", size = 4, bandwidth = 400e9, latency = 0, source = "x" },
+        { name = "rack", size = 32, bandwidth = 50e9, rails = node, through = rack, latency = 0, source = "x" },
+        { name = "spine", bandwidth = 50e9, rails = spine, oversubscription = 3, latency = 0, source = "x" } } }
+    end
+    -- Two cards a node: 16 leave a rack, oversubscribed three times, and 32 devices send at once.
+    near(big / (16 * 50e9 / 3 / 32), seconds(racks(2), "send_recv", big, "pp", { tp = 4, dp = 8, pp = 2 }))
+    near(big * 32 / 64 / (16 * 50e9 / 3 / 32),
+      seconds(racks(2), "all_to_all", big, "ep", { dp = 64, ep = 64, etp = 1 }))
+    -- Two cards a device: 64 leave it. Stated cards of the spine count, and a rack with links of its own has none.
+    near(big / (64 * 50e9 / 3 / 32), seconds(racks(8), "send_recv", big, "pp", { tp = 4, dp = 8, pp = 2 }))
+    near(big / (32 * 50e9 / 3 / 32), seconds(racks(2, nil, 32), "send_recv", big, "pp", { tp = 4, dp = 8, pp = 2 }))
+    near(big / (32 * 50e9 / 3 / 32), seconds(racks(2, false), "send_recv", big, "pp", { tp = 4, dp = 8, pp = 2 }))
+  end)
+
   it("counts groups inside a unit with separate links (through = false)", function()
     local function racks(node, rack)
       return cluster_module.get { name = "racks", summary = "x", source = "x", device = "h100_sxm", tiers = {

@@ -62,13 +62,14 @@ local function tiers_of(cluster)
     end
     return list
   end
-  local below = 1
+  local below, cards_below = 1, nil
   for k, tier in ipairs(cluster.tiers) do
-    local cards = tier.rails or below
+    local cards = tier.rails or cards_below or below
     local alone = k == 1 or tier.through == false -- messages to outer tiers have other links
     list[k] = { below = below, size = alone and tier.size or nil, device = tier.bandwidth * math.max(1, cards / below),
       unit = tier.unit_bandwidth or cards * tier.bandwidth / (tier.oversubscription or 1) }
     if k == 1 then list[k].unit, list[k].device = 1.25 * list[k].unit, 1.25 * list[k].device end
+    cards_below = not alone and tier.size and cards * tier.size // below or nil
     below = tier.size or below
   end
   return list

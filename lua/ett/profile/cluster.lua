@@ -64,7 +64,7 @@ end
 
 -- Checks `tiers` and derives `links` and `gpus_per_node` from them.
 local function check_tiers(clean, label)
-  clean.tiers = tiers.check(clean.tiers, label)
+  clean.tiers = tiers.check(clean.tiers, label, clean.gpus_per_node)
   clean.gpus_per_node = clean.gpus_per_node or clean.tiers[1].size or 1
   clean.node_tier = tiers.node(clean.tiers, clean.gpus_per_node)
   if not clean.node_tier then

@@ -166,13 +166,14 @@ end
 --- inside, and `card`, the number of devices that share a card. Raises on wrong fields.
 ---@param given table list of tiers, the innermost first
 ---@param label string the cluster's, for messages
-function tiers.check(given, label)
+---@param node integer? devices of a node (default: the size of the first tier)
+function tiers.check(given, label, node)
   local fault = schema.list_fault(given)
   if fault or #given == 0 or #given > tiers.most then
     error_module.raise("model", "%s: tiers: must be a list of 1 to %d tiers%s", label, tiers.most,
       fault and ": " .. fault or ", got " .. #given)
   end
-  local list, below, seen = {}, 1, {}
+  local list, below, seen, cards_below = {}, 1, {}, nil
   for k, entry in ipairs(given) do
     local at = ("%s: tiers[%d]"):format(label, k)
     local tier = schema.check(entry, fields, at)
@@ -180,7 +181,7 @@ function tiers.check(given, label)
     seen[tier.name] = true
     check_size(tier, below, k == #given, at)
     tier.send, tier.receive = directions(tier.bandwidth, at)
-    local rails = tier.rails or below
+    local rails = tier.rails or cards_below or below
     tier.card = math.max(1, below // rails)
     -- With more cards than devices, each device has several.
     local cards = rails > below and rails // below or 1
@@ -194,6 +195,9 @@ function tiers.check(given, label)
     end
     tier.curves = tiers.curves(tier.curves, at)
     if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger, "size") end
+    -- Messages to outer tiers leave by the same network cards.
+    local passed = k > 1 and below >= (node or list[1].size) and tier.through ~= false
+    cards_below = passed and tier.size and rails * (tier.size // below) or nil
     list[k], below = tier, tier.size or math.maxinteger
   end
   return list
