@@ -212,6 +212,17 @@ local function scaled(self, op, shape, dtype, pass, entries)
   return answer.provenance == "measured" and answer or nil
 end
 
+--- The number of sampled shapes of an operator's pool, if it was asked and has too few for a fit; else nil.
+---@return integer|nil shapes, string|nil pool, integer|nil least of a fit
+function Profile:too_few(name)
+  local op, shapes = operator.find(name), nil
+  local pool = op and samples.pool(op)
+  for id, points in pairs(not self.tables and self.scales or {}) do
+    if points and id:match "^(.*) [%w_]+ %a+$" == pool then shapes = math.min(shapes or math.huge, #points) end
+  end
+  if shapes then return shapes, pool, profile_fit().least_shapes end
+end
+
 --- The reason why a sampled pass is void, or nil.
 ---@return string|nil
 function Profile:void(name, dtype, pass)

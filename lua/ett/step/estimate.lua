@@ -336,8 +336,24 @@ local function registered_over_nodes(e, stack)
   end
 end
 
+-- The warning about operators whose times are assumed. own: the profile of the cluster's samples, if it has any.
+local function assumed_warning(assumed, own)
+  if #assumed == 0 then return nil end
+  local text = { "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates" }
+  local seen = {}
+  for _, name in ipairs(own and own.too_few and assumed or {}) do
+    local shapes, pool, least = own:too_few(name)
+    if shapes and not seen[pool] then
+      seen[pool] = true
+      text[#text + 1] = ("%s has samples of %d shape%s, and other shapes need a fit, from at least %d"):format(pool,
+        shapes, shapes == 1 and "" or "s", least)
+    end
+  end
+  return table.concat(text, "; ")
+end
+
 ---@param host string? of memory.warning
-local function warnings_of(e, cluster, lowered, model, host)
+local function warnings_of(e, cluster, lowered, model, host, profile)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
@@ -355,9 +371,7 @@ local function warnings_of(e, cluster, lowered, model, host)
     -- `host` is the wait for launches, from the stack's costs.
     if line.provenance == "assumed" and line.name ~= "host" then assumed[#assumed + 1] = line.name end
   end
-  if #assumed > 0 then
-    list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates"
-  end
+  list[#list + 1] = assumed_warning(assumed, profile and profile.own)
   local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil, failures = e.goodput_percent ~= nil,
     power = e.kwh_per_step ~= nil })
   return table.move(idle, 1, #idle, #list + 1, list)
@@ -531,7 +545,7 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, cost.tokens("estimate", given.tokens, p), lowered, result, model,
     function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
-  e.warnings = json.array(warnings_of(e, cluster, lowered, model, host))
+  e.warnings = json.array(warnings_of(e, cluster, lowered, model, host, times.profile))
   e.notes = json.array(notes_of(e, cluster, model, times))
   return e
 end
