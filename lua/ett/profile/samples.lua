@@ -192,15 +192,15 @@ end
 local function shape_columns(t, op)
   local has = {}
   for _, name in ipairs(t:names()) do has[name] = true end
-  local foreign = op.sample_row
+  local foreign, some = op.sample_row, false
   if foreign then
     local all = true
-    for _, name in ipairs(foreign.columns) do all = all and has[name] end
+    for _, name in ipairs(foreign.columns) do all, some = all and has[name], some or has[name] end
     if all then return foreign.columns, foreign.shape end
   end
   local own = {}
   for _, name in ipairs(schema.keys(op.schema)) do if has[name] then own[#own + 1] = name end end
-  if #own == 0 then return foreign and foreign.columns, foreign and foreign.shape end
+  if #own == 0 then return some and foreign.columns, some and foreign.shape end
   return own, function(row)
     local s = {}
     for _, name in ipairs(own) do s[name] = row[name] end
@@ -264,7 +264,10 @@ end
 local function read_operator(t, entry, lines)
   local op = entry.operator
   local names, shape_of = shape_columns(t, op)
-  if not names then return faulty("%s: operator '%s' finds no column of its shape", entry.path, op.name) end
+  if not names then
+    return faulty("%s: no column of the shape of '%s' (%s); it has %s", entry.path, op.name,
+      table.concat(schema.keys(op.schema), ", "), table.concat(t:names(), ", "))
+  end
   local columns, width = {}, #names
   for i, name in ipairs(names) do
     local values, err = t:numbers(name, op.sample_row and names == op.sample_row.columns and "positive" or "number")
