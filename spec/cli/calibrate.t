@@ -7,7 +7,11 @@ ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
 ?2
 
 $ ett calibrate dgx_a100 . --source y
-ett: calibrate: cluster dgx_a100 has no profile folder of its own; give --into FOLDER
+ett: calibrate: cluster dgx_a100 is a file, and only a folder with init.lua holds a profile; give --into FOLDER
+?2
+
+$ mkdir mine; echo 'return { name = "mine", summary = "x", source = "x", gpus_per_node = 1, device = "a100_sxm", links = {} }' > mine/init.lua; ett calibrate ./mine . --source y
+ett: calibrate: cluster mine names no folder of its own: state profile = "profile" in its init.lua; give --into FOLDER
 ?2
 
 $ ett calibrate perlmutter /nowhere --source y

@@ -29,7 +29,7 @@ return {
   usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]\n"
     .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",
   description = "Fits every operator and collective sampled in the folders, and writes small coefficient files into\n"
-    .. "the profile folder of the cluster. The cluster's file must be a folder with init.lua.\n"
+    .. "the folder that the cluster's init.lua names, such as profile = \"profile\".\n"
     .. "Predictions then need no samples. Each file states its source, date of fit and held-out error.",
   options = {
     { "source", "WORDS", "state where the samples come from; every file quotes it" },
@@ -53,8 +53,9 @@ return {
     if not into then
       local folder = type(cluster.profile) == "table" and cluster.profile.folder or cluster.profile
       if not cluster.folder or type(folder) ~= "string" then
-        error_module.raise("usage", "calibrate: cluster %s has no profile folder of its own; give --into FOLDER",
-          cluster.name)
+        error_module.raise("usage", "calibrate: cluster %s %s; give --into FOLDER", cluster.name,
+          cluster.folder and "names no folder of its own: state profile = \"profile\" in its init.lua"
+          or "is a file, and only a folder with init.lua holds a profile")
       end
       into = cluster.folder .. "/" .. folder
     end
