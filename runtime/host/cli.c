@@ -21,8 +21,8 @@ static int wants_traceback(int argc, char **argv) {
 }
 
 /* Prints a line: text from a file must not reach the terminal as a command. */
-static void print_line(const char *text) {
-  for (size_t left = strlen(text); left > 0;) {
+static void print_line(const char *text, size_t left) {
+  while (left > 0) {
     char shown[ETT_UTF8_PLAIN_SIZE];
     size_t length = 0;
     const size_t read = ett_utf8_plain(text, left, shown, &length);
@@ -54,13 +54,17 @@ static void print_error(lua_State *L, int traceback) {
       lua_pushliteral(L, "an error was raised whose __tostring fails");
     }
   }
-  const char *message = lua_tostring(L, -1);
+  size_t length = 0;
+  const char *message = lua_tolstring(L, -1, &length); /* it may hold zero bytes */
+  static const char no_text[] =
+      "a table was raised, not a message; --traceback shows where";
   setvbuf(stderr, buffer, _IOFBF, sizeof buffer);
   fputs("ett: ", stderr);
-  print_line(message ? message
-                     : "a table was raised, not a message; --traceback shows where");
-  if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING)
-    print_line(lua_tostring(L, -1));
+  print_line(message ? message : no_text, message ? length : sizeof no_text - 1);
+  if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING) {
+    const char *lines = lua_tolstring(L, -1, &length);
+    print_line(lines, length);
+  }
   fflush(stderr);
   setvbuf(stderr, NULL, _IONBF, 0);
 }

@@ -151,6 +151,12 @@ status 124
 $ echo 'while true do pcall(function() while true do end end) end' > s.lua; (ett run s.lua & p=$!; sleep 1; kill -INT $p; sleep 0.5; kill -INT $p; (sleep 20; kill -KILL $p) >/dev/null 2>&1 & wait $p; echo "status $?"; kill $!) 2>/dev/null
 status 130
 
+# A zero byte does not end the message.
+
+$ printf 'error("a\\0b\\1c")' > fault.lua; ett run fault.lua
+ett: fault.lua:1: a\x00b\x01c
+?1
+
 What is not a string is shown as what it holds.
 $ echo 'error { 1, kind_of = "mine" }' > fault.lua; ett run fault.lua; echo 'error()' > fault.lua; ett run fault.lua
 ett: fault.lua:1: { 1, kind_of = "mine" }
