@@ -410,6 +410,21 @@ describe("exposed_causes", function()
     end)
   end)
 
+  it("names no late rank for less than half a percent of waiting", function()
+    local recordings = {}
+    for rank = 0, 1 do
+      recordings[rank + 1] = maker.new { rank = rank, world = 2 }
+      recordings[rank + 1]:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100 + 2 * rank, 500 - 2 * rank, {
+        stream = 9, args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float",
+          ["Group size"] = 2, ["Process Group Name"] = "dp", ["Process Group Description"] = "dp" } })
+    end
+    maker.with(recordings, function(folder)
+      local result = assert(maker.metric(folder, "exposed_causes"))
+      assert.near(0.002, result.waiting_ms, 1e-9)
+      assert.equal("0 % of the exposed communication is waiting for late ranks, 100 % transfer", result.headline)
+    end)
+  end)
+
   it("shares the time of concurrent collectives, and tells groups with equal messages apart", function()
     local recordings = {}
     for rank = 0, 1 do

@@ -103,7 +103,7 @@ local function sentence(total, whole)
   local names, sum = culprits(total)
   local text = ("%.0f %% of the exposed communication is waiting for late ranks, %.0f %% transfer"):format(
     100 * total.wait / whole, 100 * total.transfer / whole)
-  if #names == 0 then return text end
+  if #names == 0 or total.wait < 0.005 * whole then return text end
   return ("%s; rank%s %s account%s for %.0f %% of the waiting"):format(text, #names > 1 and "s" or "",
     table.concat(names, ", "), #names > 1 and "" or "s", 100 * sum / total.wait)
 end
