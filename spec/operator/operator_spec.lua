@@ -438,6 +438,24 @@ describe("a user's own operator", function()
     end
   end)
 
+  it("that is a linear layer is refused for a wrong field of its layer", function()
+    local gemm = require "ett.operator.gemm"
+    local where = "gemm.linear: operator 'mine': "
+    for wanted, layer in pairs {
+      ["field 'place' must be one of enter, inside, outside, got 'entr'; did you mean 'enter'?"] = { place = "entr" },
+      ["unknown field 'output'; did you mean 'outputs'?"] = { output = "ffn" },
+      ["field 'outputs' must be the name of a field of the configuration, or a function of the configuration, got 4096"]
+        = { outputs = 4096 },
+      ["field 'bias' must be 1, a function, or a list of fields, got 'mlp_bias'"] = { bias = "mlp_bias" },
+      ["field 'bias' must be 1, a function, or a list of fields, got 2"] = { bias = 2 } } do
+      for field, value in pairs { place = "enter", inputs = "hidden", outputs = "ffn" } do
+        if layer[field] == nil then layer[field] = value end
+      end
+      assert.equal(where .. wanted, message(gemm.linear, { name = "mine", summary = "mine" }, layer))
+    end
+    assert.equal(where .. "must be a table of named fields, got nil", message(gemm.linear, { name = "mine" }))
+  end)
+
   it("may be a changed copy of another operator, but not the other operator", function()
     local copy = [[
 local op = {}

@@ -10,6 +10,7 @@
 --   inputs, outputs the widths on one rank: a field of the configuration, or a function of it
 --   bias            names for shapes.bias, a function of the configuration, or 1; nil: no biases
 --   needs           fields that the configuration must have
+local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -122,8 +123,31 @@ function gemm.replicated_flops(s, c)
   return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp)
 end
 
+local places = { "enter", "inside", "outside" }
+local layer_fields = { place = { "string", one_of = places }, inputs = "any", outputs = "any", bias = "any?",
+  needs = "list?" }
+
+-- Raises if a field of a linear layer has a wrong name or value.
+local function check_layer(op, layer)
+  local where = ("gemm.linear: operator '%s'"):format(tostring(op.name))
+  layer = schema.check(layer, layer_fields, where)
+  for _, name in ipairs { "inputs", "outputs" } do
+    if type(layer[name]) ~= "string" and type(layer[name]) ~= "function" then
+      error_module.raise("model", "%s: field '%s' must be the name of a field of the configuration, or a function of "
+        .. "the configuration, got %s", where, name, schema.describe(layer[name]))
+    end
+  end
+  local bias = layer.bias
+  if not (bias == nil or bias == 1 or type(bias) == "function" or type(bias) == "table") then
+    error_module.raise("model", "%s: field 'bias' must be 1, a function, or a list of fields, got %s", where,
+      schema.describe(bias))
+  end
+  return layer
+end
+
 --- Completes a linear layer; the comment above lists the fields of `layer`.
 function gemm.linear(op, layer)
+  layer = check_layer(op, layer)
   local tokens = layer.place == "outside" and shapes.norm_tokens or shapes.tokens
   if layer.place == "outside" then op.model_flops = op.model_flops or gemm.replicated_flops end
   function op.shape(c)
