@@ -177,6 +177,10 @@ dgx_b200 14.24
 dgx_h100 6.88
 2.50 in each row
 
+$ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 2048 --tokens 1e12 --objective dollars --vary cluster=dgx_h100,perlmutter
+ett: search: the objective 'dollars' needs a price, and the cluster perlmutter has none: give price_per_device_hour for all clusters, or a cluster file with price_per_gpu_hour
+?1
+
 # Dollars and energy are those of the devices in use; the rest of the last node may be billed, too.
 # The first row's number of devices stands beside its plan only.
 $ for d in 8,12,20 4,8,16 12,20; do ett search --model llama2-7b --cluster dgx_h100 --global-batch 240 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --tokens 1e11 --vary devices=$d --each --objective dollars 2>/dev/null | grep 'last node'; done; ett search --model llama2-7b --cluster dgx_h100 --global-batch 48 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --devices 12 2>/dev/null | grep -c 'leave out'

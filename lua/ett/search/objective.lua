@@ -54,8 +54,8 @@ local function check(setting, value, what, given)
     error_module.raise("usage", "search: %s needs the tokens of the run: tokens = 1e12, or --tokens 1e12", what)
   end
   if value == "dollars" and not setting.price then
-    error_module.raise("model", "search: %s needs a price, and the cluster %s has none: give price_per_device_hour",
-      what, setting.cluster.name)
+    error_module.raise("model", "search: %s needs a price, and the cluster %s has none: give price_per_device_hour "
+      .. "for all clusters, or a cluster file with price_per_gpu_hour", what, setting.cluster.name)
   end
   if value == "kwh" and not setting.idle_kw then
     error_module.raise("model", "search: %s needs the device's power, and %s has no field power_watts", what,
