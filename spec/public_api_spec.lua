@@ -2,6 +2,7 @@
 --- library's own that names the argument or field, never Lua's about a line of ours.
 local error_module = require "ett.base.error"
 local ett = require "ett"
+local raised = require "raised"
 
 local function llama() return ett.model.new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 32000 }) end
 local cluster = ett.cluster.get "dgx_h100"
@@ -37,10 +38,10 @@ local wrong = { false, 0, -1, 0 / 0, math.huge, 1 << 62, 1e30, 1.5, "", "x", {},
 
 --- Calls; an error must be an error object of ett.
 local function call(label, fn, arguments, count)
-  local ok, raised = pcall(function() return tostring(fn(table.unpack(arguments, 1, count))) end)
+  local ok, why = pcall(function() return tostring(fn(table.unpack(arguments, 1, count))) end)
   if ok then return end
-  local text = tostring(raised)
-  assert.is_true(error_module.is(raised), label .. ": raised " .. text)
+  local text = tostring(why)
+  assert.is_true(error_module.is(why), label .. ": raised " .. text)
   assert.is_true(not text:find("attempt to", 1, true) and not text:find("%.lua:%d+: "), label .. ": " .. text)
   assert.is_true(#text > 5 and #text < 1500, label .. ": " .. text)
 end
@@ -82,11 +83,6 @@ describe("the library, called wrongly,", function()
     end)
   end
 
-  local function message(fn, ...)
-    local ok, raised = pcall(fn, ...)
-    assert.is_false(ok)
-    return tostring(raised)
-  end
 
   it("with a colon, is told to use a dot", function()
     for _, name in ipairs { "estimate", "search", "sweep", "options" } do
@@ -106,30 +102,30 @@ describe("the library, called wrongly,", function()
   it("names the missing input and the alternatives", function()
     assert.equal("ett.estimate: missing field 'cluster' (a cluster's name, file or table, see `ett list clusters`); "
       .. "missing field 'model' (a model of ett.model.new, .list or .huggingface); missing field 'plan' (a table)",
-      message(ett.estimate, {}))
-    assert.equal("ett.estimate: must be a table of named fields, got nil", message(ett.estimate))
-    assert.equal("ett.sweep: missing field 'over' (a table)", message(ett.sweep,
+      raised(ett.estimate, {}))
+    assert.equal("ett.estimate: must be a table of named fields, got nil", raised(ett.estimate))
+    assert.equal("ett.sweep: missing field 'over' (a table)", raised(ett.sweep,
       { model = llama(), cluster = "dgx_h100", plan = step }))
-    assert.equal("ett.estimate: unknown field 'modle'; did you mean 'model'?", message(ett.estimate,
+    assert.equal("ett.estimate: unknown field 'modle'; did you mean 'model'?", raised(ett.estimate,
       { model = llama(), modle = 1, cluster = "dgx_h100", plan = step }))
     assert.equal("ett.estimate: field 'model' must be a model of ett.model.new, .list or .huggingface, got 'llama'",
-      message(ett.estimate, { model = "llama", cluster = "dgx_h100", plan = step }))
+      raised(ett.estimate, { model = "llama", cluster = "dgx_h100", plan = step }))
     assert.equal("ett.estimate: field 'tokens' must be a positive number, got NaN",
-      message(ett.estimate, { model = llama(), cluster = "dgx_h100", plan = step, tokens = 0 / 0 }))
+      raised(ett.estimate, { model = llama(), cluster = "dgx_h100", plan = step, tokens = 0 / 0 }))
     assert.equal("an architecture must be a name (encoder, encoder_decoder, gemma3n, gpt, hybrid, llama, longcat, "
       .. "mixtral) or a function of hyper-parameters, got nil",
-      message(ett.model.new))
-    assert.equal("ett.model.huggingface: argument 'path' must be a string, got nil", message(ett.model.huggingface))
-    assert.equal("unknown cluster 'nowhere'; `ett list clusters` names them all", message(ett.cluster.get, "nowhere"))
+      raised(ett.model.new))
+    assert.equal("ett.model.huggingface: argument 'path' must be a string, got nil", raised(ett.model.huggingface))
+    assert.equal("unknown cluster 'nowhere'; `ett list clusters` names them all", raised(ett.cluster.get, "nowhere"))
     assert.equal("the rule of field 'x' must be a kind such as 'count', or { kind, default = … }, got 5",
-      message(ett.options, { x = 5 }))
+      raised(ett.options, { x = 5 }))
     assert.equal("the rule of field 'x': unknown field 'defualt'; did you mean 'default'?",
-      message(ett.options, { x = { "count", defualt = 5 } }))
+      raised(ett.options, { x = { "count", defualt = 5 } }))
   end)
 
   it("estimates in int8 with other gradients, and in no precision that the device has not", function()
     local function in_precision(name, dtype, gradient_dtype)
-      return message(ett.estimate, { model = llama(), cluster = name, plan = { seq = 1024, micro_batches = 2,
+      return raised(ett.estimate, { model = llama(), cluster = name, plan = { seq = 1024, micro_batches = 2,
         dtype = dtype, gradient_dtype = gradient_dtype } })
     end
     assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32"
@@ -157,8 +153,8 @@ describe("the library, called wrongly,", function()
     end
     given.over.schedule[2] = "zbh1"
     assert.equal("sweep: plan: field 'schedule': unknown schedule 'zbh1'; did you mean 'zb_h1'?; known are 1f1b, "
-      .. table.concat(require("ett.plan.schedules").names(), ", ", 2), message(ett.sweep, given))
+      .. table.concat(require("ett.plan.schedules").names(), ", ", 2), raised(ett.sweep, given))
     given.over = { pp = { 2 }, split = { { 2, 2 }, { 1, "x" } } }
-    assert.equal("sweep: plan: field 'split[2]' must be an integer of at least 0, got 'x'", message(ett.sweep, given))
+    assert.equal("sweep: plan: field 'split[2]' must be an integer of at least 0, got 'x'", raised(ett.sweep, given))
   end)
 end)

@@ -3,12 +3,7 @@ local find = require "ett.base.find"
 local folders = require "ett.base.folder"
 local host = require "ett.host"
 local lfs = require "lfs"
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
+local raised = require "raised"
 
 describe("ett.find", function()
   local folder
@@ -58,11 +53,11 @@ describe("ett.find", function()
     -- A file under a root that needs itself: one sentence.
     find.set_script_folder(folder)
     path = write("operators/altup.lua", read:gsub("rope", "altup"))
-    local fault = message(require("ett.operator").get, "altup")
+    local fault = raised(require("ett.operator").get, "altup")
     assert.equal(("altup.lua: %s: asks for 'altup' while it is loaded, which is this file; rename the file")
       :format(path), fault)
     write("operators/altup.lua", "error 'first'") -- a failed load may be repeated
-    assert.matches("first", message(require("ett.operator").get, "altup"))
+    assert.matches("first", raised(require("ett.operator").get, "altup"))
   end)
 
   it("names both files of a cycle", function()
@@ -72,11 +67,11 @@ describe("ett.find", function()
     write("operators/b1.lua", read:format "c1")
     for _ = 1, 2 do -- a failed load may be repeated
       assert.equal(("a1.lua: b1.lua: c1.lua: %s: is needed by %s, which it loads; let one of them do without the other")
-        :format(first, last), message(require("ett.operator").get, "a1"))
+        :format(first, last), raised(require("ett.operator").get, "a1"))
     end
     write("operators/c1.lua", read:format "c1")
     assert.matches("c1.lua: asks for 'c1' while it is loaded, which is this file",
-      message(require("ett.operator").get, "a1"))
+      raised(require("ett.operator").get, "a1"))
   end)
 
   it("does not replace an unnamed part of a plan by a file at the top of the user's folder", function()
@@ -117,7 +112,7 @@ describe("ett.find", function()
     find.set_script_folder(nil)
     local here = lfs.currentdir()
     assert(lfs.chdir(folder))
-    local said = message(find.load, "clusters", "lab_a")
+    local said = raised(find.load, "clusters", "lab_a")
     assert(lfs.chdir(here))
     assert.equal("unknown cluster 'lab_a'; `--path .` finds lab_a/init.lua", said)
     find.set_script_folder(folder)
@@ -134,10 +129,10 @@ describe("ett.find", function()
 
   it("refuses globals with the line, bytecode, and what does not compile", function()
     assert.matches("bad.lua:2: assignment to undeclared global 'x'; write 'local x'",
-      message(find.load_file, write("bad.lua", "\nx = 1")), 1, true)
-    assert.matches("bad.lua:1: ", message(find.load_file, write("bad.lua", "return {")), 1, true)
+      raised(find.load_file, write("bad.lua", "\nx = 1")), 1, true)
+    assert.matches("bad.lua:1: ", raised(find.load_file, write("bad.lua", "return {")), 1, true)
     assert.matches("attempt to load a binary chunk",
-      message(find.load_file, write("bad.lua", string.dump(function() end))), 1, true)
+      raised(find.load_file, write("bad.lua", string.dump(function() end))), 1, true)
   end)
 
   it("loads parts by their full path only", function()
@@ -145,20 +140,20 @@ describe("ett.find", function()
     write("other.lua", "return 'beside'")
     find.set_script_folder(folder)
     assert.equal("part", find.part("samplers/mine", "check"))
-    assert.equal("samplers/mine has no part 'other'", message(find.part, "samplers/mine", "other"))
+    assert.equal("samplers/mine has no part 'other'", raised(find.part, "samplers/mine", "other"))
   end)
 
   it("names the nearest, or the command that lists all", function()
-    assert.equal("unknown cluster 'perlmuter'; did you mean 'perlmutter'?", message(find.load, "clusters", "perlmuter"))
+    assert.equal("unknown cluster 'perlmuter'; did you mean 'perlmutter'?", raised(find.load, "clusters", "perlmuter"))
     assert.equal("unknown cluster 'zzzzzz'; `ett list clusters` names them all",
-      message(find.load, "clusters", "zzzzzz"))
+      raised(find.load, "clusters", "zzzzzz"))
   end)
 
   it("names the clusters of a device", function()
     assert.equal("unknown cluster 'V100'; 'v100' is a device, its clusters are dgx2",
-      message(find.load, "clusters", "V100"))
+      raised(find.load, "clusters", "V100"))
     assert.equal("unknown cluster 'h20'; 'h20' is a device, and a file with device = \"h20\" describes a cluster of "
-      .. "it", message(find.load, "clusters", "h20"))
+      .. "it", raised(find.load, "clusters", "h20"))
   end)
 
   it("names a file of the current folder, which is not searched", function()
@@ -166,13 +161,13 @@ describe("ett.find", function()
     write("collectives/mine.lua", "return {}")
     local here = lfs.currentdir()
     assert(lfs.chdir(folder))
-    local cluster, collective = message(find.load, "clusters", "zzzzzz"), message(find.load, "lua/collectives", "mine")
-    local file = message(find.load, "lua/collectives", "zzzzzz.lua")
+    local cluster, collective = raised(find.load, "clusters", "zzzzzz"), raised(find.load, "lua/collectives", "mine")
+    local file = raised(find.load, "lua/collectives", "zzzzzz.lua")
     assert(lfs.chdir(here))
     assert.equal("unknown collective 'zzzzzz.lua'; the name is 'zzzzzz', which `--path .` finds", file)
     local path = folder .. "/collectives/mine.lua"
     assert.equal(("unknown collective '%s'; the name is 'mine', which `--path %s/collectives` finds"):format(path,
-      folder), message(find.load, "lua/collectives", path))
+      folder), raised(find.load, "lua/collectives", path))
     assert.equal("unknown cluster 'zzzzzz'; `--path .` finds zzzzzz.lua", cluster)
     assert.equal("unknown collective 'mine'; `--path .` finds collectives/mine.lua", collective)
   end)
@@ -208,8 +203,8 @@ describe("ett.find", function()
     assert.is_nil(name)
     assert.is_true(#several > 3)
     assert.matches("the cluster 'dgx' may be dgx2, dgx_a100, dgx_a100_40gb, ",
-      message(find.load, "clusters", "dgx"), 1, true)
-    assert.equal("unknown cluster 'l'; did you mean 'l40s_node'?", message(find.load, "clusters", "l")) -- not taken
+      raised(find.load, "clusters", "dgx"), 1, true)
+    assert.equal("unknown cluster 'l'; did you mean 'l40s_node'?", raised(find.load, "clusters", "l")) -- not taken
     assert.is_nil((find.meant("operators", "GELU")))
     assert.is_nil((find.meant("clusters", "-_.")))
   end)

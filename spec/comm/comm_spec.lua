@@ -1,6 +1,7 @@
 --- Factors, curves, and ett's own models of communication on two tiers.
 local collectives = require "ett.profile.network.collectives"
 local comm = require "ett.comm"
+local raised = require "raised"
 
 local inter = { bandwidth_per_gpu = 25e9, bandwidth_per_node = 200e9, latency = 10e-6 }
 local cluster = { name = "by hand", gpus_per_node = 8, links = { intra = { bandwidth = 200e9, latency = 3e-6 },
@@ -474,17 +475,12 @@ describe("ett.comm", function()
   end)
 
   it("reports missing and wrong arguments", function()
-    local function message(...)
-      local ok, why = pcall(...)
-      assert.is_false(ok)
-      return tostring(why)
-    end
     assert.matches("2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'",
-      message(estimate, "all_reduce", 1, 2, 1, nil, { name = "alone", gpus_per_node = 1, links = {} }), 1, true)
+      raised(estimate, "all_reduce", 1, 2, 1, nil, { name = "alone", gpus_per_node = 1, links = {} }), 1, true)
     assert.matches("2 ranks in a node need the cluster's links.intra.bandwidth",
-      message(estimate, "all_reduce", 1, 1, 2, nil, { name = "alone", gpus_per_node = 2, links = {} }), 1, true)
-    assert.matches("ascending sizes", message(comm.curve_at, { 2, 1e9, 1, 1e9 }, 1), 1, true)
-    assert.matches("at least one point", message(comm.curve_at, {}, 1), 1, true)
-    assert.matches("pairs", message(comm.curve_at, { 1 }, 1), 1, true)
+      raised(estimate, "all_reduce", 1, 1, 2, nil, { name = "alone", gpus_per_node = 2, links = {} }), 1, true)
+    assert.matches("ascending sizes", raised(comm.curve_at, { 2, 1e9, 1, 1e9 }, 1), 1, true)
+    assert.matches("at least one point", raised(comm.curve_at, {}, 1), 1, true)
+    assert.matches("pairs", raised(comm.curve_at, { 1 }, 1), 1, true)
   end)
 end)

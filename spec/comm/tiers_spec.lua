@@ -4,17 +4,12 @@ local collectives = require "ett.profile.network.collectives"
 local estimate = require "ett.step.estimate"
 local find = require "ett.base.find"
 local model_module = require "ett.model"
+local raised = require "raised"
 local random_plans = require "random_plans"
 local rank_map = require "rank_map"
 local step_core = require "ett.step"
 
 local base, big = 8.4e-6, 1e11 -- seconds of starting a collective; bytes beside which latencies vanish
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
 
 local function pods(changes, more)
   local tiers = {
@@ -213,9 +208,9 @@ describe("a cluster of tiers", function()
   it("refuses groups beyond its last tier", function()
     local c = pods({ [3] = { size = 64 } })
     local model = random_plans.llama(8)
-    assert.matches("the plan needs 128 devices, pods has 64", message(estimate.new, { model = model, cluster = c,
+    assert.matches("the plan needs 128 devices, pods has 64", raised(estimate.new, { model = model, cluster = c,
       plan = { seq = 1024, dp = 128, micro_batches = 1 } }), 1, true)
-    assert.matches("a group of 128 ranks is larger than the last tier of cluster pods", message(collectives.time, c,
+    assert.matches("a group of 128 ranks is larger than the last tier of cluster pods", raised(collectives.time, c,
       "all_reduce", 1e6, { nodes = 16, gpus_per_node = 8 }), 1, true)
   end)
 end)
@@ -599,13 +594,13 @@ describe("models of communication", function()
         ["return function() return -1 end"] = "own.lua:1: collective 'own': seconds must return a number of at least 0",
         ["return function() return r.tears[1] end"] = "own.lua:2: attempt to index a nil value",
       } do
-        assert.matches(wanted, message(timed, body), 1, true)
+        assert.matches(wanted, raised(timed, body), 1, true)
       end
       for fields, wanted in pairs { ["kinds = { 'all_reduce' }"] = "give either 'seconds' or 'timer'",
         ["kinds = { 'all_reduce' }, seconds = print, timer = print"] = "give either 'seconds' or 'timer'",
         ["kinds = {}, seconds = print"] = "field 'kinds' is empty" } do
         write("own", ("return { name = 'own', summary = 's', %s }"):format(fields))
-        assert.matches("own.lua: " .. wanted, message(pods, nil, { collectives = "own" }), 1, true)
+        assert.matches("own.lua: " .. wanted, raised(pods, nil, { collectives = "own" }), 1, true)
       end
     end)
 
@@ -648,26 +643,26 @@ describe("models of communication", function()
         ["r.tiers[1].bandwidth = 1 return 1"] = "own.lua:2: must not change the request; it sets 'bandwidth'",
         ["r.tiers[2] = nil return 1"] = "own.lua:2: must not change the request; it sets '2'",
       } do
-        assert.matches(wanted, message(own, body), 1, true)
+        assert.matches(wanted, raised(own, body), 1, true)
       end
     end)
 
     it("are refused for kinds that they do not support", function()
       assert.matches("own.lua: kinds: unknown collective 'all_reduces'; did you mean 'all_reduce'?",
-        message(own, "return 1", "{ 'all_reduces' }"), 1, true)
+        raised(own, "return 1", "{ 'all_reduces' }"), 1, true)
       write("own", "return 3")
       assert.matches("own.lua: must be a table of named fields, got 3",
-        message(pods, nil, { collectives = "own" }), 1, true)
+        raised(pods, nil, { collectives = "own" }), 1, true)
       write("own", "return { name = 'other', summary = 's', kinds = { 'all_reduce' }, seconds = print }")
       assert.matches("own.lua: field 'name' must be 'own' as the file's, got 'other'",
-        message(pods, nil, { collectives = "own" }), 1, true)
+        raised(pods, nil, { collectives = "own" }), 1, true)
       for given, wanted in pairs {
         [{ all_reduce = "rings" }] = "all_reduce: unknown collective 'rings'; did you mean 'ring'?",
         [{ all_reduce = "send" }] = "collectives: the model 'send' does not support all_reduce, only send_recv",
         [{ allreduced = "ring" }] = "collectives: unknown collective 'allreduced'",
         [{ all_reduce = {} }] = "collectives: all_reduce must name a model or a list of them, got a table",
       } do
-        assert.matches(wanted, message(pods, nil, { collectives = given }), 1, true)
+        assert.matches(wanted, raised(pods, nil, { collectives = given }), 1, true)
       end
     end)
   end)
@@ -692,7 +687,7 @@ describe("tiers that are wrong", function()
       ["cluster: tiers[1]: curves: unknown cluster 'dgx_h10'"] = { { curves = "dgx_h10" } },
       ["cluster: tiers[1]: curves: cluster 'vista' has no curves of its own"] = { { curves = "vista" } },
     } do
-      assert.matches(wanted, message(pods, changes), 1, true)
+      assert.matches(wanted, raised(pods, changes), 1, true)
     end
   end)
 
@@ -700,7 +695,7 @@ describe("tiers that are wrong", function()
     local function refused(changes)
       local c = { name = "x", summary = "x", source = "x", device = "h100_sxm" }
       for name, value in pairs(changes) do c[name] = value end
-      return message(cluster_module.get, c)
+      return raised(cluster_module.get, c)
     end
     local node = { name = "node", size = 8, bandwidth = 1e11, source = "x" }
     assert.matches("cluster: missing field 'links' (a table), or 'tiers' in its place", refused {}, 1, true)
@@ -734,7 +729,7 @@ describe("tiers that are wrong", function()
         { pp = 2, dp = 4, ep = 2, rank_order = "tp-cp-ep-pp-dp" },
     } do
       p.seq, p.micro_batches = 1024, 4
-      assert.matches(wanted, message(estimate.new, { model = model, cluster = pods(), plan = p }), 1, true)
+      assert.matches(wanted, raised(estimate.new, { model = model, cluster = pods(), plan = p }), 1, true)
     end
   end)
 end)

@@ -2,6 +2,7 @@
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local picture = require "ett.ledger.picture"
+local raised = require "raised"
 local svg = require "ett.report.svg"
 
 local function count(text, pattern)
@@ -84,10 +85,9 @@ describe("the picture of a batch", function()
   end)
 
   it("refuses what does not divide, all at once", function()
-    local ok, why = pcall(picture.build, { layers = 5, pp = 2, hidden = 15, tp = 2 })
-    assert.is_false(ok)
-    assert.truthy(tostring(why):find("layers = 5 must be divisible by pp = 2", 1, true))
-    assert.truthy(tostring(why):find("hidden = 15 must be divisible by tp = 2", 1, true))
+    local why = raised(picture.build, { layers = 5, pp = 2, hidden = 15, tp = 2 })
+    assert.matches("layers = 5 must be divisible by pp = 2", why, 1, true)
+    assert.matches("hidden = 15 must be divisible by tp = 2", why, 1, true)
   end)
 
   it("is one file that loads no other file", function()

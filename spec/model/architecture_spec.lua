@@ -3,12 +3,7 @@ local command = require "command"
 local architecture = require "ett.model.architecture"
 local collective = require "ett.operator.collective"
 local model_module = require "ett.model"
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
+local raised = require "raised"
 
 local llama = { layers = 32, hidden = 4096, heads = 32, vocab = 32000, ffn = 11008 }
 
@@ -185,24 +180,24 @@ describe("plain lists", function()
   end)
   it("name an unknown operator with its place and the nearest", function()
     assert.matches("encoder_function_list: entry 2: unknown operator 'linaer1'; did you mean 'linear1'",
-      message(model_module.list, { "gelu", "linaer1" }, llama), 1, true)
+      raised(model_module.list, { "gelu", "linaer1" }, llama), 1, true)
   end)
 end)
 
 describe("wrong architectures", function()
   it("are named by field", function()
     assert.matches("unknown architecture 'lama'; did you mean 'llama'",
-      message(architecture.new, "lama", llama), 1, true)
-    assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", message(architecture.new, "llama",
+      raised(architecture.new, "lama", llama), 1, true)
+    assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", raised(architecture.new, "llama",
       { layers = 1, hiden = 8, hidden = 8, heads = 1, vocab = 8 }), 1, true)
-    assert.matches("heads = 3 must divide hidden = 4096", message(architecture.new, "llama",
+    assert.matches("heads = 3 must divide hidden = 4096", raised(architecture.new, "llama",
       { layers = 1, hidden = 4096, heads = 3, vocab = 8 }), 1, true)
-    assert.matches("top_k = 9 must not exceed experts = 8", message(architecture.new, "mixtral",
+    assert.matches("top_k = 9 must not exceed experts = 8", raised(architecture.new, "mixtral",
       { layers = 1, hidden = 4096, heads = 32, vocab = 8, experts = 8, top_k = 9 }), 1, true)
-    assert.matches("layer 1 (odd): entry 1: unknown operator 'linear_quv'", message(architecture.new, function()
+    assert.matches("layer 1 (odd): entry 1: unknown operator 'linear_quv'", raised(architecture.new, function()
       return { layers = { { name = "odd", ops = { "linear_quv" } } } }
     end, llama), 1, true)
-    assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", message(architecture.new, function()
+    assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", raised(architecture.new, function()
       return { layers = { { name = "odd", ops = { { collective = "all_reduse" } } } } }
     end, llama), 1, true)
   end)
@@ -316,16 +311,16 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
 
   it("is refused for a wrong result, with file and line", function()
     assert.equal("mine.lua:2: layer 1 (block): entry 1: unknown field 'tiems'; did you mean 'times'?",
-      message(built, "{ op = 'gelu', tiems = 2 }"))
-    assert.matches("entry 1: field 'times' must be .*65536", (message(built, "{ op = 'gelu', times = 2e12 }")))
-    assert.equal("mine.lua: unknown field 'shcema'; did you mean 'schema'?", message(built, "'gelu'", "shcema = {},"))
+      raised(built, "{ op = 'gelu', tiems = 2 }"))
+    assert.matches("entry 1: field 'times' must be .*65536", (raised(built, "{ op = 'gelu', times = 2e12 }")))
+    assert.equal("mine.lua: unknown field 'shcema'; did you mean 'schema'?", raised(built, "'gelu'", "shcema = {},"))
     assert.equal("mine.lua: schema: unknown kind 'cont' of field 'n'; did you mean 'count'?",
-      (message(built, "'gelu'", "schema = { n = 'cont' },"):gsub("; known are.*", "")))
+      (raised(built, "'gelu'", "schema = { n = 'cont' },"):gsub("; known are.*", "")))
     write("mine", "return function() return { layers = {}, layrs = 1 } end")
     assert.matches("mine.lua:1: must return a table with a non-empty list 'layers'",
-      message(architecture.new, "mine", llama), 1, true)
+      raised(architecture.new, "mine", llama), 1, true)
     write("mine", "return function() return { layers = { { name = 'x', ops = { 'gelu' } } }, notes = 1 } end")
-    assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
+    assert.matches("mine.lua:1: unknown field 'notes'", raised(architecture.new, "mine", llama), 1, true)
   end)
 
   it("has a note of operators that do not say what they store", function()
@@ -358,7 +353,7 @@ return op]]
     write("own_sum", "return {}")
     find.set_script_folder(nil)
     assert.equal(("mine.lua:1: layer 1 (block): entry 1: unknown operator 'own_sum'; `--path %s` finds %s/own_sum.lua")
-      :format(folder, folder), message(architecture.new, folder .. "/mine.lua", llama))
+      :format(folder, folder), raised(architecture.new, folder .. "/mine.lua", llama))
   end)
 
   it("is refused for wrong hyper-parameters that its function sets, as for wrong given ones", function()
@@ -377,7 +372,7 @@ end]]):format(text))
       ["h.kv_head = 4"] = "unknown field 'kv_head'; did you mean 'kv_heads'?",
       ["h.ffn = h.ffn / 3"] = "field 'ffn' must be a positive integer, got 3669.3333333333",
     } do
-      assert.equal("mine.lua:1: hyper-parameters after 'build': " .. wanted, message(set, text))
+      assert.equal("mine.lua:1: hyper-parameters after 'build': " .. wanted, raised(set, text))
     end
     assert.equal(7, set("h.own_rank, h.attention, h.window = 7, 'unfused', false").hyper.own_rank)
   end)
@@ -385,7 +380,7 @@ end]]):format(text))
   it("is refused for a misspelt hyper-parameter or function of blocks that it reads", function()
     local blocks = require "ett.model.blocks"
     local own = { layers = 4, hidden = 512, heads = 8, vocab = 1000 }
-    local function why(build) return message(architecture.new, build, own) end
+    local function why(build) return raised(architecture.new, build, own) end
     -- Without the check, count = nil would be one layer.
     assert.matches("architecture_spec.lua:%d+: reads the unknown hyper%-parameter 'layer'; did you mean 'layers'%?",
       why(function(h) return { layers = { { name = "x", count = h.layer, ops = { "rms_norm" } } } } end))
@@ -410,7 +405,7 @@ end]]):format(text))
         { tp = 2, micro_batch = 1, seq = 64, sequence_parallel = true }))
     end
     assert.matches("tp = 2 must divide tokens = 1 under sequence_parallel; with = { sequence_parallel = false } gives "
-      .. "every tensor rank all of them", message(run, { seq = 1 }), 1, true)
+      .. "every tensor rank all of them", raised(run, { seq = 1 }), 1, true)
     assert.equal(1, run({ seq = 1, sequence_parallel = false })[1].shape.tokens)
   end)
 
@@ -449,22 +444,22 @@ end]]):format(text))
       ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?",
     } do
       assert.equal("mine.lua:2: layer 1 (block): entry 1: 'with': " .. wanted,
-        message(built, ("{ op = 'gelu', with = { %s } }"):format(fields)))
+        raised(built, ("{ op = 'gelu', with = { %s } }"):format(fields)))
       assert.matches("mine.lua:3: gelu: 'with': " .. wanted,
-        message(run, ("{ op = 'gelu', with = function() return { %s } end }"):format(fields)), 1, true)
+        raised(run, ("{ op = 'gelu', with = function() return { %s } end }"):format(fields)), 1, true)
     end
     for value, got in pairs { ["0/0"] = "NaN", ["-1"] = "-1", ["'all'"] = "'all'" } do
       for _, field in ipairs { "sends", "reads" } do
         local model = built(("'gelu' }, %s = function() return %s end, name = 'block', ops = { 'gelu'"):format(field,
           value))
         assert.equal(("mine.lua:3: layer 1 (block): %s must return a number of at least 0, got %s"):format(field, got),
-          message(model.layers[1][field], {}))
+          raised(model.layers[1][field], {}))
       end
     end
     assert.equal("mine.lua:3: gelu: 'with' must return a table, got 3",
-      message(run, "{ op = 'gelu', with = function() return 3 end }"))
+      raised(run, "{ op = 'gelu', with = function() return 3 end }"))
     assert.matches("mine.lua:3: collective 'all_reduce': elements must return a number of at least 0, got -1",
-      message(run, "{ collective = 'all_reduce', group = 'tp', elements = function() return -1 end }"), 1, true)
+      raised(run, "{ collective = 'all_reduce', group = 'tp', elements = function() return -1 end }"), 1, true)
   end)
 end)
 
@@ -498,7 +493,7 @@ describe("an entry with 'when'", function()
     local model = model_module.new(build, { layers = 1, hidden = 64, heads = 1, vocab = 10, ffn = 64 })
     local c = architecture.configuration(model.hyper, { micro_batch = 1, seq = 8 })
     assert.matches("architecture_spec.lua:%d+: gelu: 'when' must return true or false, got 1",
-      message(architecture.operations, model.layers[1], c))
+      raised(architecture.operations, model.layers[1], c))
   end)
 end)
 
@@ -520,7 +515,7 @@ describe("collective names", function()
     assert.equal("all_reduce", collective.kind "allreduce_large")
     assert.equal("send_recv", collective.kind "p2p")
     assert.matches("unknown collective 'all_gatter'; did you mean 'all_gather'",
-      message(collective.kind, "all_gatter"), 1, true)
+      raised(collective.kind, "all_gatter"), 1, true)
   end)
 end)
 

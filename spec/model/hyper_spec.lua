@@ -1,5 +1,6 @@
 --- Hyper-parameters: checks, and what follows from them.
 local hyper = require "ett.model.hyper"
+local raised = require "raised"
 
 local function given(more)
   local h = { layers = 2, hidden = 512, heads = 8, vocab = 1000 }
@@ -7,11 +8,7 @@ local function given(more)
   return h
 end
 
-local function message(more)
-  local ok, why = pcall(hyper.check, given(more), nil, "m")
-  assert.is_false(ok)
-  return tostring(why)
-end
+local function message(more) return raised(hyper.check, given(more), nil, "m") end
 
 describe("hyper-parameters", function()
   it("fill in heads, their width and the gate", function()

@@ -4,6 +4,7 @@ local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local operator = require "ett.operator"
+local raised = require "raised"
 
 local function items_of(model, layer, plan)
   local c = architecture.configuration(model.hyper, plan)
@@ -22,12 +23,6 @@ local function layers_of(model)
   local words = {}
   for i, layer in ipairs(model.layers) do words[i] = ("%s x%d"):format(layer.name, layer.count) end
   return table.concat(words, "; ")
-end
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
 end
 
 --- Multiply-adds of a product of an m×k and a k×n matrix, counted one by one where it is small.
@@ -217,7 +212,7 @@ describe("mixers", function()
       assert.equal((4 + 128) // tp, found.gated_delta_rule.operator.parameters(found.gated_delta_rule.shape))
     end
     hyper.linear_key_dim = 16
-    assert.matches("linear_gate_rank needs linear_key_dim = linear_value_dim, got 16 and 32", message(function()
+    assert.matches("linear_gate_rank needs linear_key_dim = linear_value_dim, got 16 and 32", raised(function()
       items_of(model_module.new("llama", hyper), 2, { tp = 1, micro_batch = 1, seq = 128 })
     end), 1, true)
   end)
@@ -241,7 +236,7 @@ describe("mixers", function()
     assert.equal("rms_norm, all_reduce backward, linear_qkv, rope, flash_attention, linear_proj, linear_mixer_in, "
       .. "mixer_conv, ssd_scan, attention_gate, linear_mixer_out, residual_add, all_reduce forward, residual_add",
       table.concat(names_of(list), ", ", 1, 14))
-    assert.matches("cp = 2: ett has no context parallelism for state-space", message(estimate.new, { model = model,
+    assert.matches("cp = 2: ett has no context parallelism for state-space", raised(estimate.new, { model = model,
       cluster = "dgx_h100", plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
   end)
 
@@ -270,21 +265,21 @@ describe("mixers", function()
   it("refuse context parallelism and impossible lists", function()
     assert.matches("plan: cp = 2: ett has no context parallelism for state-space and linear-attention layers; the "
       .. "nearest is 1; nearest passing plans on 2 devices: ",
-      message(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
+      raised(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
         plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
     assert.matches("layer_types: unknown kind 'mamba3'; did you mean 'mamba'?; known are attention, ",
-      message(model_module.new, "llama3-8b", { layer_types = { "mamba3" } }), 1, true)
+      raised(model_module.new, "llama3-8b", { layer_types = { "mamba3" } }), 1, true)
     assert.matches("layer_types: 'mlp' is a layer of one block; only the architecture 'hybrid' has it",
-      message(model_module.new, "llama3-8b", { layer_types = { "mlp" } }), 1, true)
+      raised(model_module.new, "llama3-8b", { layer_types = { "mlp" } }), 1, true)
     assert.matches("; mlp and moe only in hybrid", require("ett.model.hyper").fields.layer_types.help, 1, true)
     for _, name in ipairs { "bert-base", "t5-base" } do
       assert.matches("layer_types: the layers of this architecture are all alike",
-        message(model_module.new, name, { layer_types = { "mamba" } }), 1, true)
+        raised(model_module.new, name, { layer_types = { "mamba" } }), 1, true)
     end
     assert.matches("layer_types: 'sliding_attention' needs the field 'window'",
-      message(model_module.new, "llama3-8b", { layer_types = { "sliding_attention" } }), 1, true)
+      raised(model_module.new, "llama3-8b", { layer_types = { "sliding_attention" } }), 1, true)
     assert.matches("the gated delta net needs the fields 'linear_key_heads', 'linear_value_heads'",
-      message(function()
+      raised(function()
         items_of(model_module.new("llama3-8b", { layer_types = { "linear_attention" } }), 2,
           { tp = 1, micro_batch = 1, seq = 64 })
       end), 1, true)
@@ -309,7 +304,7 @@ describe("the architecture of LongCat-Flash", function()
     local _, dispatch = text:gsub("beside_dispatch", "")
     local _, combine = text:gsub("beside_combine", "")
     assert.same({ 4, 12 }, { dispatch, combine })
-    assert.matches("needs the fields 'experts' and 'top_k'", message(model_module.new, "longcat", { layers = 2,
+    assert.matches("needs the fields 'experts' and 'top_k'", raised(model_module.new, "longcat", { layers = 2,
       hidden = 256, heads = 4, vocab = 1024 }), 1, true)
   end)
 end)

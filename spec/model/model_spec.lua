@@ -2,6 +2,7 @@
 local architecture = require "ett.model.architecture"
 local json = require "ett.json"
 local model = require "ett.model"
+local raised = require "raised"
 
 local function parameters(config)
   local path = os.tmpname()
@@ -38,18 +39,12 @@ describe("model.huggingface", function()
   end)
 
   it("names unknown fields", function()
-    local ok, raised = pcall(parameters, { model_type = "lama", hidden_size = 8 })
-    assert.is_false(ok)
-    assert.matches("field 'model_type': unknown model 'lama'; did you mean 'llama'%?; known are ", tostring(raised))
-    ok, raised = pcall(parameters, { hidden_size = 8 })
-    assert.is_false(ok)
-    assert.matches("missing field 'model_type'", tostring(raised))
-    ok, raised = pcall(parameters, { model_type = "llama", num_attention_heads = 8, num_hidden_layers = -2,
-      hidden_size = 64, vocab_size = 100 })
-    assert.is_false(ok)
-    assert.matches("field 'layers' must be a positive integer, got %-2", tostring(raised))
-    ok, raised = pcall(model.huggingface, "/nowhere/config.json")
-    assert.is_false(ok)
-    assert.matches("cannot read '/nowhere/config.json'", tostring(raised))
+    assert.matches("field 'model_type': unknown model 'lama'; did you mean 'llama'%?; known are ",
+      raised(parameters, { model_type = "lama", hidden_size = 8 }))
+    assert.matches("missing field 'model_type'", raised(parameters, { hidden_size = 8 }))
+    assert.matches("field 'layers' must be a positive integer, got %-2",
+      raised(parameters, { model_type = "llama", num_attention_heads = 8, num_hidden_layers = -2, hidden_size = 64,
+        vocab_size = 100 }))
+    assert.matches("cannot read '/nowhere/config.json'", raised(model.huggingface, "/nowhere/config.json"))
   end)
 end)

@@ -3,12 +3,7 @@ local architecture = require "ett.model.architecture"
 local find = require "ett.base.find"
 local model_module = require "ett.model"
 local published_count = require "published_count"
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
+local raised = require "raised"
 
 describe("a preset", function()
   for _, name in ipairs(find.names "lua/models") do
@@ -30,12 +25,12 @@ describe("a preset", function()
   end)
 
   it("is named if an architecture's name stands alone", function()
-    assert.matches("'mixtral' is an architecture, its models are mixtral-8x22b, mixtral-8x7b", message(model_module.new,
+    assert.matches("'mixtral' is an architecture, its models are mixtral-8x22b, mixtral-8x7b", raised(model_module.new,
       "mixtral", {}), 1, true)
-    assert.is_nil(message(model_module.new, "mixtral", { hidden = 4096 }):find("is an architecture", 1, true))
+    assert.is_nil(raised(model_module.new, "mixtral", { hidden = 4096 }):find("is an architecture", 1, true))
     require("ett.base.folder").within(function(folder) -- a file is no public model
       local file = require("ett.base.folder").write(folder .. "/mine.lua", "return function(h) return h.x.y end")
-      local text = message(model_module.new, file, {})
+      local text = raised(model_module.new, file, {})
       assert.matches("missing field 'hidden'", text, 1, true)
       assert.is_nil(text:find("is an architecture", 1, true))
     end)
@@ -67,21 +62,21 @@ describe("a preset", function()
     assert.equal("llama3-70b with layers=40", built.name)
     assert.same({ 40, 28672 }, { built.hyper.layers, built.hyper.ffn })
     assert.equal("llama3-70b: llama: heads = 7 must divide hidden = 8192, or give head_dim",
-      message(model_module.new, "llama3-70b", { heads = 7, kv_heads = 7 }))
+      raised(model_module.new, "llama3-70b", { heads = 7, kv_heads = 7 }))
     assert.equal("llama3-70b: llama: unknown field 'layer'; did you mean 'layers'?",
-      message(model_module.new, "llama3-70b", { layer = 7 }))
+      raised(model_module.new, "llama3-70b", { layer = 7 }))
   end)
 
   it("with an ambiguous or unknown name is refused", function()
     assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them",
-      message(model_module.new, "falcon"))
+      raised(model_module.new, "falcon"))
     assert.equal("the model 'olmo' may be olmo2-13b, olmo2-32b, olmo2-7b; give one of them",
-      message(model_module.new, "olmo"))
-    assert.matches("^the model 'qwen' may be qwen2%-0.5b, .*, …; give one of them$", message(model_module.new, "qwen"))
-    assert.equal("unknown model 'step'; did you mean 'step3'?", message(model_module.new, "step"))
-    assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", message(model_module.new, "lama3-70b"))
+      raised(model_module.new, "olmo"))
+    assert.matches("^the model 'qwen' may be qwen2%-0.5b, .*, …; give one of them$", raised(model_module.new, "qwen"))
+    assert.equal("unknown model 'step'; did you mean 'step3'?", raised(model_module.new, "step"))
+    assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", raised(model_module.new, "lama3-70b"))
     assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",
-      message(model_module.new, "zzzzzzzzz"))
+      raised(model_module.new, "zzzzzzzzz"))
   end)
 
   it("with a wrong field is refused by file", function()
@@ -92,7 +87,7 @@ describe("a preset", function()
     local file = assert(io.open(folder .. "/mine.lua", "w"))
     file:write 'return { name = "mine", summary = "s", source = "s", architecture = "llama", hypr = {} }'
     file:close()
-    local why = message(model_module.new, "mine")
+    local why = raised(model_module.new, "mine")
     find.set_script_folder(nil)
     require("ett.base.folder").remove(folder)
     assert.equal("mine.lua: unknown field 'hypr'; did you mean 'hyper'?; missing field 'hyper' (a table); "
@@ -203,10 +198,10 @@ describe("an encoder_function_list among the hyper-parameters", function()
 
   it("is refused where it is empty, unknown or contradicts", function()
     assert.matches("encoder_function_list: entry 1: unknown operator 'geluu'; did you mean 'gelu'",
-      message(model_module.new, "llama", with { encoder_function_list = { "geluu" } }), 1, true)
+      raised(model_module.new, "llama", with { encoder_function_list = { "geluu" } }), 1, true)
     assert.matches("encoder_function_list must be a non-empty list",
-      message(model_module.new, "llama", with { encoder_function_list = {} }), 1, true)
+      raised(model_module.new, "llama", with { encoder_function_list = {} }), 1, true)
     assert.matches("'swiglu' is gated, which contradicts activation = 'gelu'",
-      message(model_module.new, "llama", with { encoder_function_list = names, activation = "gelu" }), 1, true)
+      raised(model_module.new, "llama", with { encoder_function_list = names, activation = "gelu" }), 1, true)
   end)
 end)

@@ -3,6 +3,7 @@ local attention_training = require "ett.profile.kernels.attention_training"
 local operator = require "ett.operator"
 local find = require "ett.base.find"
 local dtype_bytes = require("ett.base.schema").dtype_bytes
+local raised = require "raised"
 
 local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hidden = 4096, heads = 32,
   kv_heads = 8, head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4,
@@ -16,12 +17,6 @@ local function with(changes)
   for k, v in pairs(configuration) do c[k] = v end
   for k, v in pairs(changes) do c[k] = v end
   return c
-end
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
 end
 
 describe("every bundled operator", function()
@@ -243,7 +238,7 @@ describe("laws of shapes", function()
     local op = operator.get "flash_attention"
     for cp, window in pairs { false, 512 } do
       assert.matches("a causal mask needs at least as many keys as queries, got key_seq = 1024 and seq = 2048",
-        message(op.shape, with { key_seq = 1024, cp = cp, window = window or nil }), 1, true)
+        raised(op.shape, with { key_seq = 1024, cp = cp, window = window or nil }), 1, true)
     end
     assert.equal(1024, op.shape(with { key_seq = 1024, causal = false }).seq_k)
     assert.equal(2048, op.shape(with { key_seq = 2048 }).seq_k)
@@ -287,7 +282,7 @@ describe("laws of shapes", function()
 
   it("reports dimensions that do not divide", function()
     assert.matches("heads = 32 must be divisible by tp = 3",
-      message(operator.get("flash_attention").shape, with { tp = 3 }), 1, true)
+      raised(operator.get("flash_attention").shape, with { tp = 3 }), 1, true)
   end)
 end)
 
@@ -412,20 +407,20 @@ describe("a user's own operator", function()
   it("is refused with its file, unknown fields and missing fields", function()
     write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = function() end, remark = "own",
       flop = function() end, features = print, bytes = function() end }]])
-    local text = message(operator.get, "bad")
+    local text = raised(operator.get, "bad")
     assert.matches("bad.lua: unknown field 'features'", text, 1, true)
     assert.matches("unknown field 'flop'; did you mean 'flops'?", text, 1, true)
     assert.matches("unknown field 'remark'", text, 1, true)
     write("bad", [[return { name = "bad", schema = {}, shape = function() end,
       flops = 3, bytes = function() end, cpu = {} }]])
-    text = message(operator.get, "bad")
+    text = raised(operator.get, "bad")
     assert.matches("missing field 'summary'", text, 1, true)
     assert.matches("field 'flops' must be a function, got 3", text, 1, true)
     assert.matches("field 'cpu' must be a function, got a table", text, 1, true)
     write("bad", [[return { name = "bad", summary = "s", schema = { n = "cuont" }, shape = print, flops = print,
       bytes = print }]])
     assert.matches("bad.lua: schema: unknown kind 'cuont' of field 'n'; did you mean 'count'?",
-      message(operator.get, "bad"), 1, true)
+      raised(operator.get, "bad"), 1, true)
     for field, wanted in pairs {
       ["passes = { 'forwards' }"] = "field 'passes' must name forward, backward or update, got 'forwards'; did you "
         .. "mean 'forward'?",
@@ -434,7 +429,7 @@ describe("a user's own operator", function()
     } do
       write("bad", ([[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
         %s }]]):format(field))
-      assert.equal("bad.lua: " .. wanted, message(operator.get, "bad"))
+      assert.equal("bad.lua: " .. wanted, raised(operator.get, "bad"))
     end
   end)
 
@@ -471,14 +466,14 @@ return op]]
     assert.matches("again.lua$", again.path)
     write("same", "return require('ett').operator.get 'rms_norm'")
     assert.equal("same.lua: returns the table of another operator; return a copy of it",
-      message(operator.get, "same"))
+      raised(operator.get, "same"))
   end)
 
   it("is refused for model FLOPs that its family does not count", function()
     write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
       model_flops = function() return 1.0 end }]])
     assert.equal("bad.lua: field 'model_flops' has no effect in the family 'elementwise': only the families gemm, bmm "
-      .. "and attention count as model FLOPs", message(operator.get, "bad"))
+      .. "and attention count as model FLOPs", raised(operator.get, "bad"))
   end)
 
   it("reads the configuration, which other operators share, but cannot change it", function()
@@ -499,7 +494,7 @@ return op]]
     for _ in pairs(c) do fields = fields + 1 end
     assert.equal(fields, operator.get("reads").shape(c).tokens)
     assert.equal("writes.lua:2: operator 'writes': shape: must not change the configuration; it sets 'seq'",
-      message(operator.get("writes").shape, c))
+      raised(operator.get("writes").shape, c))
     assert.equal(configuration.seq, c.seq)
   end)
 
@@ -515,8 +510,8 @@ return op]]
     local dense = with { ffn = 64 }
     dense.experts = nil
     assert.matches("misspelt.lua:2: attempt to perform arithmetic on a nil value (field 'fnn'); did you mean 'ffn'?",
-      message(operator.get("misspelt").shape, dense), 1, true)
-    assert.matches("on a nil value %(field 'experts'%)$", message(operator.get("absent").shape, dense))
+      raised(operator.get("misspelt").shape, dense), 1, true)
+    assert.matches("on a nil value %(field 'experts'%)$", raised(operator.get("absent").shape, dense))
     assert.equal(64, dense.ffn)
   end)
 
@@ -529,8 +524,8 @@ return op]]
     local dense = with { ffn = 64 }
     dense.experts = nil
     assert.matches("shape: missing field 'width' (a positive integer); c.fnn is unset; did you mean 'ffn'?",
-      message(operator.get("copied").shape, dense), 1, true)
-    assert.matches("missing field 'width' %(a positive integer%)$", message(operator.get("copied_absent").shape, dense))
+      raised(operator.get("copied").shape, dense), 1, true)
+    assert.matches("missing field 'width' %(a positive integer%)$", raised(operator.get("copied_absent").shape, dense))
   end)
 
   it("is named if it changes the configuration after it called another operator with it", function()
@@ -544,7 +539,7 @@ return op]]
     end
     local c = with {}
     assert.matches("operator 'outer': shape: must not change the configuration; it sets 'seq'",
-      message(operator.get("outer").shape, c), 1, true)
+      raised(operator.get("outer").shape, c), 1, true)
     assert.equal(c.seq, operator.get("inner").shape(c).tokens)
   end)
 
@@ -570,7 +565,7 @@ return op]]):format(text))
       ["1e-3, 5"] = "law: half-width of the interval must be a number from 0 to 1, got 5",
       ["1e-3, 0.3, 'guessed'"] = "law: the third result must be 'assumed', 'calibrated' or nil, got 'guessed'",
     } do
-      assert.equal("lawful.lua:2: operator 'lawful': " .. wanted, message(law(text), { n = 1 }, {}, "forward"))
+      assert.equal("lawful.lua:2: operator 'lawful': " .. wanted, raised(law(text), { n = 1 }, {}, "forward"))
     end
     local find_cluster, times = require("ett.profile.cluster").get, require("ett.profile.of_cluster").open
     law "2e-3"
@@ -582,7 +577,7 @@ return op]]):format(text))
   it("has the name of its file", function()
     write("mine", [[
       return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])
-    assert.equal("mine.lua: field 'name' must be the file's name 'mine', got 'other'", message(operator.get, "mine"))
+    assert.equal("mine.lua: field 'name' must be the file's name 'mine', got 'other'", raised(operator.get, "mine"))
   end)
 
   it("is refused for an impossible value, with file, line, field and value", function()
@@ -599,21 +594,21 @@ return op]]
     local op = operator.get "odd"
     assert.equal(4, op.shape({ n = 4.0 }).n)
     assert.equal("odd.lua:2: operator 'odd': shape: field 'n' must be a positive integer, got 2.5",
-      message(op.shape, { n = 2.5 }))
+      raised(op.shape, { n = 2.5 }))
     assert.equal("odd.lua:3: operator 'odd': flops must return a number of at least 0, got NaN",
-      message(op.flops, { n = 7 }))
+      raised(op.flops, { n = 7 }))
     assert.equal("odd.lua:4: operator 'odd': bytes must return a number of at least 0, got -1",
-      message(op.bytes, { n = 8 }))
+      raised(op.bytes, { n = 8 }))
     assert.equal("odd.lua:4: operator 'odd': bytes must return at most 1e+36, got 1e+300",
-      message(op.bytes, { n = 11 }))
+      raised(op.bytes, { n = 11 }))
     assert.equal("odd.lua:5: operator 'odd': parameters must return an integer of at least 0, got 2.5",
-      message(op.parameters, { n = 9 }))
+      raised(op.parameters, { n = 9 }))
     assert.equal("odd.lua:7: operator 'odd': activation_bytes must return a number of at least 0, got 'many'",
-      message(op.activation_bytes, { n = 10 }))
+      raised(op.activation_bytes, { n = 10 }))
     assert.same({ n = 3 }, op.kernel_shape { n = 3 })
     for n, wanted in pairs { [12] = ": 'rows' must be a number of at least 0, got -1",
       [13] = ": 'rows' must be a number of at least 0, got NaN", [14] = " must return a table, got false" } do
-      assert.equal("odd.lua:6: operator 'odd': kernel_shape" .. wanted, message(op.kernel_shape, { n = n }))
+      assert.equal("odd.lua:6: operator 'odd': kernel_shape" .. wanted, raised(op.kernel_shape, { n = n }))
     end
   end)
 
@@ -627,14 +622,14 @@ function op.bytes(s) return s.n end
 return op]=])
     local op = operator.get "odd"
     local why = ", which a configuration does not have: operators are the same for all pp and dp"
-    assert.equal("odd.lua:2: operator 'odd': shape: reads c.dp" .. why, message(op.shape, { n = 4 }))
-    assert.equal("odd.lua:3: operator 'odd': refuse: reads c.pp" .. why, message(op.refuse, { n = 4 }))
+    assert.equal("odd.lua:2: operator 'odd': shape: reads c.dp" .. why, raised(op.shape, { n = 4 }))
+    assert.equal("odd.lua:3: operator 'odd': refuse: reads c.pp" .. why, raised(op.refuse, { n = 4 }))
     assert.equal("needs another pp", op.refuse { pp = 4 }) -- given by an entry's `with`
   end)
 
   it("is named with the nearest name if it is unknown", function()
     assert.matches("unknown operator 'linear_qvk'; did you mean 'linear_qkv'",
-      message(operator.get, "linear_qvk"), 1, true)
+      raised(operator.get, "linear_qvk"), 1, true)
   end)
 end)
 

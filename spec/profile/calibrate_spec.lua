@@ -2,6 +2,7 @@
 local command = require "command"
 local lfs = require "lfs"
 local fits = require("needs").fitting(it, pending)
+local raised = require "raised"
 
 local folder
 
@@ -137,11 +138,7 @@ describe("ett calibrate", function()
 
   it("refuses without source or folder", function()
     local run = require("ett.profile.calibrate").run
-    local function message(request)
-      local ok, why = pcall(run, request)
-      assert.is_false(ok)
-      return tostring(why)
-    end
+    local function message(request) return raised(run, request) end
     assert.matches("at least one folder", message { folders = {} }, 1, true)
     assert.matches("--source is missing", message { folders = { folder }, into = folder }, 1, true)
     assert.matches("'/nowhere' is not a folder", message { folders = { "/nowhere" }, into = folder, source = "x" },

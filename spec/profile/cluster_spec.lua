@@ -1,10 +1,5 @@
 local cluster_module = require "ett.profile.cluster"
-
-local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
+local raised = require "raised"
 
 describe("bundled clusters", function()
   it("are valid, state sources, and have measured rates below their peaks", function()
@@ -319,29 +314,29 @@ describe("a user's cluster", function()
     for _, name in ipairs(cluster_module.names()) do
       assert.same({}, tiers.contradictions(cluster_module.get(name), true), name)
     end
-    assert.matches("'latency' must be at most 0.5 seconds, got 3.4", message(cluster_module.get,
+    assert.matches("'latency' must be at most 0.5 seconds, got 3.4", raised(cluster_module.get,
       own({ latency = 3.4 }, {})), 1, true)
-    assert.matches("'bandwidth_per_gpu' must be at least 1000000 bytes/s, got 50000", message(cluster_module.get,
+    assert.matches("'bandwidth_per_gpu' must be at least 1000000 bytes/s, got 50000", raised(cluster_module.get,
       own({}, { bandwidth_per_gpu = 5e4 })), 1, true)
   end)
   it("is refused for a mesh outside the innermost tier, and for a torus of another size", function()
     local c = valid()
     c.links.intra.torus = { 2, 2 }
     assert.matches("links: intra: torus: the lengths of its axes must multiply to 2 devices, got 2 x 2",
-      message(cluster_module.get, c), 1, true)
+      raised(cluster_module.get, c), 1, true)
     c.links.intra.torus, c.links.intra.mesh = { 2 }, true
-    assert.matches("links: intra: give either 'mesh' or 'torus'", message(cluster_module.get, c), 1, true)
+    assert.matches("links: intra: give either 'mesh' or 'torus'", raised(cluster_module.get, c), 1, true)
     c.links.intra.torus, c.links.intra.whole_rings = nil, true
-    assert.matches("links: intra: 'whole_rings' needs the lengths of the axes", message(cluster_module.get, c), 1, true)
+    assert.matches("links: intra: 'whole_rings' needs the lengths of the axes", raised(cluster_module.get, c), 1, true)
     c.links, c.tiers = nil, { { name = "node", size = 2, bandwidth = 5e10, source = "z" },
       { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
     assert.matches("tiers[2]: only links inside the innermost tier, of at least two devices, can be a mesh or a torus",
-      message(cluster_module.get, c), 1, true)
+      raised(cluster_module.get, c), 1, true)
     c.tiers[2].mesh, c.tiers[2].blocking_reductions = nil, 0.5
     assert.matches("tiers[2]: only links inside the innermost tier can have 'blocking_reductions'",
-      message(cluster_module.get, c), 1, true)
+      raised(cluster_module.get, c), 1, true)
     c.tiers[1].axes, c.tiers[2].blocking_reductions = 3, nil
-    assert.matches("tiers[1]: 'axes' is for links between units", message(cluster_module.get, c), 1, true)
+    assert.matches("tiers[1]: 'axes' is for links between units", raised(cluster_module.get, c), 1, true)
   end)
   it("may name its device", function()
     local c = valid()
@@ -349,7 +344,7 @@ describe("a user's cluster", function()
     assert.equal(3.35e12, cluster_module.get(c).device.memory_bandwidth)
     c.device = "h100_sx"
     assert.matches("cluster: device: unknown device 'h100_sx'; did you mean 'h100_sxm'?",
-      message(cluster_module.get, c), 1, true)
+      raised(cluster_module.get, c), 1, true)
   end)
   it("may limit the power of its device", function()
     local function limited(watts, device)
@@ -372,7 +367,7 @@ describe("a user's cluster", function()
     end
     local ratio = step(own) / step(free)
     assert.is_true(1.1 < ratio and ratio < (700 / 500) ^ require("ett.profile.in_step").power_exponent, ratio)
-    assert.equal("cluster: power: 'device_watts' belongs to the clusters of the parts", message(cluster_module.get,
+    assert.equal("cluster: power: 'device_watts' belongs to the clusters of the parts", raised(cluster_module.get,
       { name = "two", summary = "two", source = "spec", parts = { { cluster = "dgx_h100", nodes = 1 },
         { cluster = "dgx_a100", nodes = 1 } }, links = valid().links, power = { device_watts = 1, source = "spec" } }))
   end)
@@ -385,12 +380,12 @@ describe("a user's cluster", function()
     } do
       local c = valid()
       c.links.intra.curves = { [2] = curve }
-      assert.equal("cluster: links: intra: " .. wanted, message(cluster_module.get, c))
+      assert.equal("cluster: links: intra: " .. wanted, raised(cluster_module.get, c))
     end
     for _, key in ipairs { "eight", "8" } do
       local c = valid()
       c.links.intra.curves = { [key] = { 1, 2 } }
-      assert.matches(("curves[%s]: the key must be a number of ranks"):format(key), message(cluster_module.get, c), 1,
+      assert.matches(("curves[%s]: the key must be a number of ranks"):format(key), raised(cluster_module.get, c), 1,
         true)
     end
   end)
@@ -398,28 +393,28 @@ describe("a user's cluster", function()
     local c = valid()
     c.device.memory_bandwith = 1
     assert.matches("cluster: device: unknown field 'memory_bandwith'; did you mean 'memory_bandwidth'",
-      message(cluster_module.get, c), 1, true)
+      raised(cluster_module.get, c), 1, true)
     c = valid()
     c.device.peak_flops = { bf61 = 1 }
-    assert.matches("unknown field 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    assert.matches("unknown field 'bf61'; did you mean 'bf16'", raised(cluster_module.get, c), 1, true)
     c = valid()
     c.device.measured_flops = { bf61 = 1 }
-    assert.matches("measured_flops: unknown field 'bf61'; did you mean 'bf16'", message(cluster_module.get, c), 1, true)
+    assert.matches("measured_flops: unknown field 'bf61'; did you mean 'bf16'", raised(cluster_module.get, c), 1, true)
     c = valid()
     c.device.peak_flops.bf16 = -1
     assert.equal("cluster: device: peak_flops: field 'bf16' must be a positive number, got -1",
-      message(cluster_module.get, c))
+      raised(cluster_module.get, c))
     c = valid()
     c.profile = { bass = "perlmutter" }
-    assert.equal("cluster: profile: unknown field 'bass'; did you mean 'base'?", message(cluster_module.get, c))
+    assert.equal("cluster: profile: unknown field 'bass'; did you mean 'base'?", raised(cluster_module.get, c))
     c.profile = 3
-    assert.equal("cluster: field 'profile' must be a string or a table, got 3", message(cluster_module.get, c))
+    assert.equal("cluster: field 'profile' must be a string or a table, got 3", raised(cluster_module.get, c))
     c = valid()
     c.links = {}
-    assert.matches("links: missing field 'intra'", message(cluster_module.get, c), 1, true)
+    assert.matches("links: missing field 'intra'", raised(cluster_module.get, c), 1, true)
     assert.matches("unknown cluster 'perlmuter'; did you mean 'perlmutter'",
-      message(cluster_module.get, "perlmuter"), 1, true)
-    assert.matches("cannot read cluster file", message(cluster_module.get, "/nowhere/x.lua"), 1, true)
+      raised(cluster_module.get, "perlmuter"), 1, true)
+    assert.matches("cannot read cluster file", raised(cluster_module.get, "/nowhere/x.lua"), 1, true)
   end)
 
   it("is copied where it shall accept samples of another device", function()

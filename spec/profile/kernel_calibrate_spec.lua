@@ -6,6 +6,7 @@ local folders = require "ett.base.folder"
 local kernels = require "ett.profile.kernels"
 local training = require "ett.profile.kernels.attention_training"
 local fits = require("needs").fitting(it, pending)
+local raised = require "raised"
 
 local function seconds_of(m, n, k) return 4e-6 + 2.0 * m * n * k / 600e12 end
 
@@ -23,16 +24,13 @@ describe("coefficient files of a device", function()
   end
 
   it("need tables", function()
-    local ok, raised = pcall(calibrate.run, request())
-    assert.is_false(ok)
-    assert.equal(("calibrate: no kernel tables of h100_sxm in '%s/tables'"):format(folder), tostring(raised))
+    local why = raised(calibrate.run, request())
+    assert.equal(("calibrate: no kernel tables of h100_sxm in '%s/tables'"):format(folder), why)
   end)
 
   it("need the columns of their model", function()
     table_file("gemm.csv", { "framework,dtype,m,n,time_us", "sglang,bf16,64,64,3" })
-    local ok, raised = pcall(calibrate.run, request())
-    assert.is_false(ok)
-    assert.matches("no column 'k'", tostring(raised), 1, true)
+    assert.matches("no column 'k'", raised(calibrate.run, request()), 1, true)
   end)
 
   fits("contain products, formulas of attention and medians of collectives", function()

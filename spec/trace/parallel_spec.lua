@@ -1,6 +1,7 @@
 -- Which dimension of the layout a collective serves, by name, by range and by the workload card.
 local card = require "ett.trace.card"
 local parallel = require "ett.trace.parallel"
+local raised = require "raised"
 
 describe("ett.trace.parallel", function()
   it("reads a dimension from words of a group's name, never from parts of words", function()
@@ -118,8 +119,7 @@ describe("ett.trace.card", function()
   it("raises for a wrong field at its first use", function()
     local found = card.values({ batch_size = "many", seq_len = 128 }, "card.yaml")
     assert.equal(128, found.seq_len)
-    local ok, why = pcall(function() return found.batch_size end)
-    assert.is_false(ok)
-    assert.matches("card.yaml: field 'batch_size' must be a positive number, got 'many'", tostring(why))
+    local why = raised(function() return found.batch_size end)
+    assert.matches("card.yaml: field 'batch_size' must be a positive number, got 'many'", why)
   end)
 end)

@@ -1,3 +1,4 @@
+local raised = require "raised"
 local trace = require "ett.trace"
 
 local folder
@@ -634,9 +635,7 @@ describe("ett.trace readers", function()
     local last
     open(path, { progress = function(done, total) last = { done, total } end })
     assert.equal(last[1], last[2])
-    local ok, why = pcall(trace.open, path, { progress = function() error("enough", 0) end })
-    assert.is_false(ok)
-    assert.equal("enough", why)
+    assert.equal("enough", raised(trace.open, path, { progress = function() error("enough", 0) end }))
   end)
 
   it("frees its resources once, and reports that it is closed", function()
