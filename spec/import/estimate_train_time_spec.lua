@@ -1,5 +1,6 @@
 --- Every recorded run of estimate-train-time, composed from its own model calls.
 local json = require "ett.json"
+local raised = require "raised"
 local reference = require "ett.import.estimate_train_time"
 
 local path = (os.getenv("ETT_REFERENCE") or "../shared/reference") .. "/estimate-train-time/golden.json"
@@ -88,9 +89,7 @@ describe("reference composition", function()
   }
   for name, message in pairs(refused) do
     it("refuses " .. name, function()
-      local ok, raised = pcall(reference.check, configs[name].config, "plan.yml")
-      assert.is_false(ok)
-      assert.equal("plan.yml: " .. message, tostring(raised))
+      assert.equal("plan.yml: " .. message, raised(reference.check, configs[name].config, "plan.yml"))
     end)
   end
 
@@ -102,10 +101,8 @@ describe("reference composition", function()
   it("names a call missing from a list of times", function()
     local run = configs.llemma_7b_4_2_2_P
     local calls = table.move(run.model_calls, 2, #run.model_calls, 1, {})
-    local ok, raised = pcall(reference.predict, reference.check(run.config, "a.yml"),
-      reference.timings(calls, "calls.json"))
-    assert.is_false(ok)
-    assert.equal("calls.json: has no time of operator 'embedding_fp16_fwd'", tostring(raised))
+    assert.equal("calls.json: has no time of operator 'embedding_fp16_fwd'", raised(reference.predict,
+      reference.check(run.config, "a.yml"), reference.timings(calls, "calls.json")))
   end)
 
   it("keeps a recorded negative time and reports it", function()
@@ -117,9 +114,8 @@ describe("reference composition", function()
 
   it("refuses times that are not numbers", function()
     for _, us in ipairs { 0 / 0, math.huge, "12" } do
-      local ok, raised = pcall(reference.timings, { { kind = "operator", model = "a", us = us } }, "calls.json")
-      assert.is_false(ok)
-      assert.matches("^calls.json: call 1: field 'us' must be a finite time, got ", tostring(raised))
+      local why = raised(reference.timings, { { kind = "operator", model = "a", us = us } }, "calls.json")
+      assert.matches("^calls.json: call 1: field 'us' must be a finite time, got ", why)
     end
   end)
 end)
@@ -158,9 +154,7 @@ describe("a configuration without a cluster", function()
   end)
 
   it("names the known devices if no cluster has its device", function()
-    local ok, raised = pcall(source, "NVIDIAA101", 4)
-    assert.is_false(ok)
     assert.matches("no cluster has the device 'NVIDIAA101'.*known are .*H100.*; name a cluster with %-%-cluster",
-      tostring(raised))
+      raised(source, "NVIDIAA101", 4))
   end)
 end)

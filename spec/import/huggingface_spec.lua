@@ -7,6 +7,7 @@ local faults = require "ett.model.faults"
 local json = require "ett.json"
 local model_module = require "ett.model"
 local published_count = require "published_count"
+local raised = require "raised"
 
 local function built(config)
   local path = os.tmpname()
@@ -17,18 +18,12 @@ local function built(config)
   return answer
 end
 
-local function message(config)
-  local ok, raised = pcall(built, config)
-  assert.is_false(ok)
-  return tostring(raised)
-end
+local function message(config) return raised(built, config) end
 
 -- The refusal of a plan.
 local function message_of_plan(m, plan)
   plan.seq, plan.micro_batches = 4096, 1
-  local ok, raised = pcall(estimate.new, { model = m, cluster = "dgx_h100", plan = plan })
-  assert.is_false(ok)
-  return tostring(raised)
+  return raised(estimate.new, { model = m, cluster = "dgx_h100", plan = plan })
 end
 
 local models = {}

@@ -7,6 +7,7 @@ local export = require "ett.import.export"
 local json = require "ett.json"
 local megatron = require "ett.import.megatron"
 local model_module = require "ett.model"
+local raised = require "raised"
 local random_plans = require "random_plans"
 local script = require "ett.import.megatron.script"
 
@@ -21,11 +22,7 @@ local function read(text, plan, hyper, ending)
   return answer
 end
 
-local function message(...)
-  local ok, why = pcall(read, ...)
-  assert.is_false(ok)
-  return tostring(why)
-end
+local function message(...) return raised(read, ...) end
 
 local small = "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
   .. "--max-position-embeddings 128 "

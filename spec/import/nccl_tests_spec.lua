@@ -4,6 +4,7 @@ local cluster_module = require "ett.profile.cluster"
 local comm = require "ett.comm"
 local command = require "command"
 local nccl_tests = require "ett.import.nccl_tests"
+local raised = require "raised"
 
 local folder
 setup(function() folder = command.folder() end)
@@ -43,9 +44,7 @@ local function read(text, given)
 end
 
 local function message(fn, ...)
-  local ok, why = pcall(fn, ...)
-  assert.is_false(ok)
-  return (tostring(why):gsub(folder .. "/", ""))
+  return (raised(fn, ...):gsub(folder .. "/", ""))
 end
 
 describe("an output of nccl-tests", function()

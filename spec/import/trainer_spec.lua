@@ -4,6 +4,7 @@ local command = require "command"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
 local model_module = require "ett.model"
+local raised = require "raised"
 local random_plans = require "random_plans"
 local trainer = require "ett.import.trainer"
 
@@ -410,9 +411,8 @@ freq = 5
   end)
 
   it("is refused if half a replica is left over", function()
-    local ok, why = pcall(read, "half.toml", "[parallelism]\ndata_parallel_replicate_degree = 3.5\n", nil, { dp = 8 })
-    assert.is_false(ok)
-    assert.matches("dp = 8 must be a multiple of data_parallel_replicate_degree = 3.5", tostring(why), 1, true)
+    local why = raised(read, "half.toml", "[parallelism]\ndata_parallel_replicate_degree = 3.5\n", nil, { dp = 8 })
+    assert.matches("dp = 8 must be a multiple of data_parallel_replicate_degree = 3.5", why, 1, true)
   end)
 
   for text, message in pairs {
@@ -446,9 +446,7 @@ freq = 5
       .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",
   } do
     it("is refused with its line: " .. message, function()
-      local ok, why = pcall(read, "bad.toml", text)
-      assert.is_false(ok)
-      assert.equal(folder .. "/bad.toml: " .. message, tostring(why))
+      assert.equal(folder .. "/bad.toml: " .. message, raised(read, "bad.toml", text))
     end)
   end
 end)
@@ -537,10 +535,8 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "-", "-", 64 }, batch('"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto"'))
     assert.same({ "-", "-", 64 }, batch("", { dp = 8, global_batch = 64 }))
     assert.same({ "-", 3, "-" }, batch("", { dp = 8, micro_batches = 3 }))
-    local ok, raised = pcall(batch, '"train_batch_size": 64, "gradient_accumulation_steps": 3')
-    assert.is_false(ok)
     assert.matches("a batch of 64 sequences must be a multiple of gradient_accumulation_steps %* dp = 24",
-      tostring(raised))
+      raised(batch, '"train_batch_size": 64, "gradient_accumulation_steps": 3'))
   end)
 
   it("has the types of the words, else those of DeepSpeed's defaults", function()
@@ -781,10 +777,8 @@ describe("a plan as DeepSpeed's JSON", function()
   it("is refused if the program chooses the batch", function()
     for text, name in pairs { ['"gradient_accumulation_steps": "auto"'] = "gradient_accumulation_steps",
       ['"train_batch_size": "auto"'] = "train_batch_size" } do
-      local ok, why = pcall(read, "ds.json", "{ " .. text .. " }", nil, { dp = 8 })
-      assert.is_false(ok)
       assert.equal(("%s/ds.json: %s is 'auto': give micro_batches=N or global_batch=N"):format(folder, name),
-        tostring(why))
+        raised(read, "ds.json", "{ " .. text .. " }", nil, { dp = 8 }))
     end
   end)
 
@@ -842,14 +836,10 @@ describe("a plan as DeepSpeed's JSON", function()
     for text, message in pairs { ["[1"] = ".", ["3"] = "must be an object",
       ['{ "fp16": 1 }'] = "'fp16' must be a table",
       ['{ "zero_optimization": { "stage": "x" } }'] = "stage must be a number, got 'x'" } do
-      local ok, why = pcall(read, "bad.json", text)
-      assert.is_false(ok)
-      assert.matches(message, tostring(why), 1, message ~= ".")
+      assert.matches(message, raised(read, "bad.json", text), 1, message ~= ".")
     end
     for name, given in pairs { ["a.json"] = { zero = "x" }, ["b.json"] = { pp = "x" }, ["a.toml"] = { tp = "x" } } do
-      local ok, why = pcall(read, name, name:find "json" and "{}" or "", nil, given)
-      assert.is_false(ok)
-      assert.matches("^plan: field '%w+' must be ", tostring(why))
+      assert.matches("^plan: field '%w+' must be ", raised(read, name, name:find "json" and "{}" or "", nil, given))
     end
   end)
 end)
@@ -1012,9 +1002,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
         .. "'device'?; known are device, offload, remat",
     } do
-      local ok, why = pcall(of, "1", more)
-      assert.is_false(ok)
-      assert.matches(wanted, tostring(why), 1, true)
+      assert.matches(wanted, raised(of, "1", more), 1, true)
     end
     assert.matches("per_device_batch_size: 0.5 sequences for each of 4 ranks of dp",
       select(2, pcall(of, "0.5", "ici_fsdp_parallelism=4")), 1, true)

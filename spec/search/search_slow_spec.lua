@@ -12,6 +12,7 @@ local step_core = require "ett.step"
 local model = require("ett.model").new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
 
 local cluster = require("ett.profile.cluster").get "dgx_h100"
+local raised = require "raised"
 local times = require("ett.step.times").new(cluster)
 
 local function small(changes)
@@ -608,9 +609,7 @@ end)
 
 describe("an impossible search", function()
   local function refused(changes, message)
-    local ok, why = pcall(small, changes)
-    assert.is_false(ok)
-    says(why, message)
+    says(raised(small, changes), message)
   end
 
   it("names the error in a condition, and its position", function()

@@ -3,6 +3,7 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local raised = require "raised"
 local sweep = require "ett.search.sweep"
 
 local hyper = { layers = 2, hidden = 512, heads = 16, kv_heads = 4, ffn = 1024, vocab = 1024 }
@@ -202,9 +203,7 @@ describe("a ring whose neighbours exchange tokens for heads", function()
   it("refuses what cannot be, and is swept with the digits of single estimates", function()
     local function message(plan)
       plan.seq, plan.micro_batches = 4096, 1
-      local ok, raised = pcall(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
     end
     assert.matches("cp_ulysses = 3 must divide cp = 8; nearest are 2 and 4",
       message { cp = 8, cp_ulysses = 3, cp_method = "ring" }, 1, true)
@@ -301,9 +300,7 @@ describe("cp_method", function()
 
   it("refuses what cannot be", function()
     local function message(plan)
-      local ok, raised = pcall(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(function() return plan_module.new(plan, model_module.new("llama", hyper)) end)
     end
     assert.matches("cp = 32 must divide heads / tp under cp_method = 'ulysses' = 16; nearest is 16",
       message { seq = 4096, cp = 32, micro_batches = 1, cp_method = "ulysses" }, 1, true)

@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local raised = require "raised"
 local run_oracles = require "run_oracles"
 
 describe("the busiest rank", function()
@@ -85,9 +86,7 @@ describe("a step with unlike experts", function()
 
   it("refuses impossible shares", function()
     local function message(plan, of)
-      local ok, raised = pcall(function() return plan_module.new(given(plan).plan, of or model) end)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(function() return plan_module.new(given(plan).plan, of or model) end)
     end
     local shares = {}
     for i = 1, 16 do shares[i] = 0.05 end

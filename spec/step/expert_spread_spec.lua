@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local generator = require("random").integers
+local raised = require "raised"
 
 --- k distinct numbers below n.
 local function draw(random, n, k)
@@ -135,11 +136,7 @@ describe("a dispatcher that sends a token once to a place", function()
   end)
 
   it("needs groups that divide the experts, and room for the chosen ones", function()
-    local function message(more)
-      local ok, raised = pcall(given, {}, more)
-      assert.is_false(ok)
-      return tostring(raised)
-    end
+    local function message(more) return raised(given, {}, more) end
     assert.matches("expert_groups = 3 must divide experts = 16", message { expert_groups = 3 }, 1, true)
     assert.matches("top_groups = 5 must not exceed expert_groups = 4", message { expert_groups = 4, top_groups = 5 }, 1,
       true)

@@ -1,6 +1,7 @@
 --- Groups of ranks on tiers: against the rank map, written out rank by rank.
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
+local raised = require "raised"
 local rank_map = require "rank_map"
 local step_core = require "ett.step"
 local sweep = require "ett.search.sweep"
@@ -26,11 +27,7 @@ describe("groups of ranks", function()
   end)
 
   it("refuse maps that are no permutation", function()
-    local function message(list)
-      local ok, why = pcall(step_core.map, list)
-      assert.is_false(ok)
-      return tostring(why)
-    end
+    local function message(list) return raised(step_core.map, list) end
     assert.matches("'rank_map[2]' must be a device from 0 to 1, got 2", message { 0, 2 }, 1, true)
     assert.matches("puts two ranks on device 0; one is rank 1", message { 0, 0 }, 1, true)
     assert.matches("'rank_map[1]' must be a device from 0 to 1, got x", message { "x", 0 }, 1, true)

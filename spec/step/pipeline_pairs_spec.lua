@@ -3,6 +3,7 @@
 local step_core = require "step_core"
 local generator = require("random").shares
 local near = require "near"
+local raised = require "raised"
 
 --- Cells of each rank: one unit each while a rank warms up and cools down, two in between. The n-th
 --- forward takes groups of `stages` micro-batches through chunk after chunk, backwards reversed.
@@ -178,9 +179,7 @@ describe("pairs of micro-batches", function()
       local p = { schedule = "1f1b", stages = 2, micro_batches = 4, forward = { 1, 1 }, backward = { 2, 2 },
         forward_hidden = { 0.5, 0.5 }, backward_hidden = { 0.5, 0.5 } }
       for key, value in pairs(changes) do p[key] = value or nil end
-      local ok, raised = pcall(step_core.pipeline, p)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(step_core.pipeline, p)
     end
     assert.matches("paired units need the schedule 1f1b or interleaved", message { schedule = "gpipe" }, 1, true)
     assert.matches("missing field 'backward_hidden'", message { backward_hidden = false }, 1, true)

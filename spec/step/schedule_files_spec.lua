@@ -3,6 +3,7 @@ local schedules = require "ett.plan.schedules"
 local simulator = require "pipeline_simulator"
 local step_core = require "ett.step"
 local generator = require("random").integers
+local raised = require "raised"
 
 describe("the bundled schedules", function()
   it("match the independent simulator, with random times, placements and messages", function()
@@ -66,9 +67,7 @@ describe("the bundled schedules", function()
         blocking_receives = false, keep_units = false, forward = { 1, 1 }, backward = { 1, 1 }, weight = { 1, 1 },
         orders = orders or schedules.orders(two) }
       for name, value in pairs(given) do full[name] = value or nil end
-      local ok, raised = pcall(step_core.pipeline, full)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(step_core.pipeline, full)
     end
     assert.matches("needs weight seconds", why { weight = false }, 1, true)
     assert.matches("the orders hold 2 stages of 1 chunks, the plan 3 of 1", why { stages = 3, forward = { 1, 1, 1 },

@@ -2,6 +2,7 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local raised = require "raised"
 local slices = require "ett.step.slices"
 local sweep = require "ett.search.sweep"
 local timeline = require "ett.step.timeline"
@@ -517,9 +518,7 @@ describe("shards and offloading", function()
   it("refuse what cannot be", function()
     local function message(plan, of)
       local what = given(plan, of)
-      local ok, raised = pcall(plan_module.new, what.plan, model, what.cluster)
-      assert.is_false(ok)
-      return tostring(raised)
+      return raised(plan_module.new, what.plan, model, what.cluster)
     end
     assert.matches("shard = 3 must divide dp * cp = 16; nearest are 2 and 4", message { zero = 1, shard = 3 }, 1, true)
     assert.matches("shard needs zero of at least 1, got 0", message { shard = 4 }, 1, true)
