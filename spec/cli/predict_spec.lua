@@ -17,13 +17,7 @@ local function run(command)
   return text, status
 end
 
-local function temporary(text)
-  local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-  return path
-end
+local function temporary(text) return require("ett.base.folder").write(os.tmpname(), text) end
 
 describe("a prediction in a new process", function()
   it("loads no module that it does not use", function()

@@ -529,9 +529,7 @@ describe("models of communication", function()
     local folder
 
     local function write(name, body)
-      local file = assert(io.open(("%s/lua/collectives/%s.lua"):format(folder, name), "w"))
-      file:write(body)
-      file:close()
+      require("ett.base.folder").write(("%s/lua/collectives/%s.lua"):format(folder, name), body)
       find.set_folders { folder } -- found anew
     end
     local function own(seconds_body, kinds)

@@ -430,9 +430,7 @@ describe("ett.loop.layout", function()
   it("takes the fields that the trace does not show from the workload card", function()
     local function with_card(list, card, fn)
       maker.with(list, function(folder)
-        local file <close> = assert(io.open(folder .. "/workload_card.yaml", "w"))
-        file:write(card)
-        file:close()
+        require("ett.base.folder").write(folder .. "/workload_card.yaml", card)
         local view <close> = open(folder)
         fn(layout.read(view), view)
       end)
@@ -640,13 +638,11 @@ describe("a residual addition inside the kernel of a norm", function()
     assert.equal("residual_add + rms_norm", names "residual_add")
     assert.equal("bias_dropout_add + rms_norm", names "bias_dropout_add") -- inference drops nothing
     require("ett.base.folder").within(function(folder)
-      local file <close> = assert(io.open(folder .. "/stream.lua", "w"))
-      file:write [[
+      require("ett.base.folder").write(folder .. "/stream.lua", [[
 local op = {}
 for key, value in pairs(require("ett.operator").get "residual_add") do op[key] = value end
 op.name, op.residual = "stream", nil
-return op]]
-      file:close()
+return op]])
       find.set_script_folder(folder)
       local found = names "stream"
       find.set_script_folder(nil)

@@ -122,9 +122,7 @@ describe("ett.loop.tables", function()
     gathered({ model:recording { rank = 0 } }, function(found)
       local folder = maker.folder()
       for name, text in pairs(found) do
-        local file = assert(io.open(folder .. "/" .. name:gsub("/", "_"), "w"))
-        file:write(text)
-        file:close()
+        require("ett.base.folder").write(folder .. "/" .. name:gsub("/", "_"), text)
       end
       local subject = require "ett.loop.subject"
       local cluster = subject.with_samples(require("ett.profile.cluster").get "dgx_h100", folder)

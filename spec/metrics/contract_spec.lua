@@ -117,9 +117,8 @@ describe("the metric files", function()
       ["units = { x = 3 }, definition = 'y'"] = "units: the unit of 'x' must be a string, got 3",
       ["units = {}, definition = 'y', args = { 3 }"] = "field 'args': value 1 must be a string, got 3",
     } do
-      local file = io.open(folder .. "/lua/ett/metrics/half.lua", "w")
-      file:write(('return { name = "half", summary = "x", %s, needs = "", compute = function() end }'):format(fields))
-      file:close()
+      require("ett.base.folder").write(folder .. "/lua/ett/metrics/half.lua",
+        ('return { name = "half", summary = "x", %s, needs = "", compute = function() end }'):format(fields))
       find.roots = function() return { folder } end
       local ok, why = pcall(metrics.load, "half")
       find.roots = roots

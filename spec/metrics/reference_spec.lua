@@ -65,9 +65,8 @@ describe("reference.json", function()
     add("memset", "gpu_memset")
     add("annotation", "user_annotation")
     local place = maker.folder()
-    local file = assert(io.open(place .. "/rounded.json", "wb"))
-    file:write(json.encode{ distributedInfo = { rank = 0 }, traceEvents = json.array(events) })
-    file:close()
+    require("ett.base.folder").write(place .. "/rounded.json",
+      json.encode{ distributedInfo = { rank = 0 }, traceEvents = json.array(events) })
     local entry = entry_of(name)
     entry.ranks["0"].top_kernel_share = nil -- the reference took this one from dur, which is exact
     local ok, found = pcall(check.ranks, entry, place, true)

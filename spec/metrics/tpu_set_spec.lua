@@ -35,10 +35,8 @@ local function with_trace(fn)
   events[#events + 1] = { ph = "M", name = "process_name", pid = 900, args = { name = "/host:CPU" } }
   events[#events + 1] = { ph = "X", name = "all-reduce host thing", pid = 900, tid = 1, ts = 10, dur = 5000 }
   local folder = maker.folder()
-  local file = io.open(folder .. "/host.trace.json", "w")
-  file:write(json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
-    traceEvents = json.array(events) })
-  file:close()
+  require("ett.base.folder").write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
+    metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
   local ok, why = pcall(fn, folder)
   maker.remove(folder)
   if not ok then error(why, 0) end
@@ -92,10 +90,8 @@ describe("the TPU metrics on a hand-made trace", function()
           (to - from) * 1000000), long_name = text and ("%%%s = %s %s"):format(name, shape or "()", text) or nil } }
     end
     local folder = maker.folder()
-    local file = io.open(folder .. "/host.trace.json", "w")
-    file:write(json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
-      traceEvents = json.array(events) })
-    file:close()
+    require("ett.base.folder").write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
+      metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
     local ok, why = pcall(fn, folder)
     maker.remove(folder)
     if not ok then error(why, 0) end

@@ -216,11 +216,7 @@ describe("an architecture of one's own", function()
     command.remove(folder)
   end)
 
-  local function write(name, text)
-    local file = assert(io.open(folder .. "/" .. name .. ".lua", "w"))
-    file:write(text)
-    file:close()
-  end
+  local function write(name, text) require("ett.base.folder").write(folder .. "/" .. name .. ".lua", text) end
 
   local function built(ops, more, hyper)
     write("mine", ([[

@@ -118,13 +118,11 @@ return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):
   it("partial sums that a user's residual addition adds to the stream", function()
     local found
     require("ett.base.folder").within(function(folder)
-      local file <close> = assert(io.open(folder .. "/own_add.lua", "w"))
-      file:write [[
+      require("ett.base.folder").write(folder .. "/own_add.lua", [[
 local op = {}
 for key, value in pairs(require("ett.operator").get "residual_add") do op[key] = value end
 op.name, op.aliases = "own_add", nil
-return op]]
-      file:close()
+return op]])
       find.set_script_folder(folder)
       found = of(blocks.join(blocks.enter, "linear_up", "swiglu", "linear_down", "rms_norm", "own_add", blocks.leave))
       find.set_script_folder(nil)

@@ -84,9 +84,8 @@ describe("a preset", function()
     os.remove(folder)
     lfs.mkdir(folder)
     find.set_script_folder(folder)
-    local file = assert(io.open(folder .. "/mine.lua", "w"))
-    file:write 'return { name = "mine", summary = "s", source = "s", architecture = "llama", hypr = {} }'
-    file:close()
+    require("ett.base.folder").write(folder .. "/mine.lua",
+      'return { name = "mine", summary = "s", source = "s", architecture = "llama", hypr = {} }')
     local why = raised(model_module.new, "mine")
     find.set_script_folder(nil)
     require("ett.base.folder").remove(folder)

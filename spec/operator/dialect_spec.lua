@@ -9,9 +9,7 @@ describe("a dialect beside the script", function()
   local folder
 
   local function write(text)
-    local file = assert(io.open(folder .. "/lua/ett/import/mine/dialect.lua", "w"))
-    file:write(text)
-    file:close()
+    require("ett.base.folder").write(folder .. "/lua/ett/import/mine/dialect.lua", text)
     find.set_script_folder(folder)
     operator.forget()
   end

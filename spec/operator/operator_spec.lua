@@ -385,9 +385,7 @@ describe("a user's own operator", function()
   end)
 
   local function write(name, text)
-    local file = assert(io.open(folder .. "/" .. name .. ".lua", "w"))
-    file:write(text)
-    file:close()
+    require("ett.base.folder").write(folder .. "/" .. name .. ".lua", text)
     find.set_script_folder(folder)
     operator.forget()
   end

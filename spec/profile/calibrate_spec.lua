@@ -88,9 +88,8 @@ describe("ett calibrate", function()
       end
     end
     -- A damaged one is not used.
-    local broken = assert(io.open(into .. "/gelu.fp32.coefficients.lua", "w"))
-    broken:write((text:gsub('"quantile":%d', '"quantile":9')))
-    broken:close()
+    require("ett.base.folder").write(into .. "/gelu.fp32.coefficients.lua",
+      (text:gsub('"quantile":%d', '"quantile":9')))
     local ok, why = pcall(function()
       return require("ett.profile").open({ into }):operator("gelu", { tokens = 100, width = 50 }, "fp32", "forward")
     end)
@@ -103,9 +102,7 @@ describe("ett calibrate", function()
     local own = folder .. "/mixed"
     lfs.mkdir(own)
     local function copy(from, to)
-      local out = assert(io.open(own .. "/" .. to, "w"))
-      out:write(assert(io.open(clusters .. from)):read "a")
-      out:close()
+      require("ett.base.folder").write(own .. "/" .. to, assert(io.open(clusters .. from)):read "a")
     end
     local shape = { tokens = 2048, in_features = 4096, out_features = 4096 }
     for from, reason in pairs { ["vista/profile/gemm.fp16"] = "'device' is 'NVIDIAGH200120GB'; expected "
@@ -124,10 +121,9 @@ describe("ett calibrate", function()
     local own = folder .. "/textless"
     lfs.mkdir(own)
     for _, model in ipairs { '"x"', "{}", "{ text = {} }", '{ kind = "surface" }' } do
-      local out = assert(io.open(own .. "/gelu.fp16.coefficients.lua", "w"))
-      out:write(require("ett.base.sealed").text(('return { format = "ett coefficients 1", pool = "gelu", '
+      require("ett.base.folder").write(own .. "/gelu.fp16.coefficients.lua", require("ett.base.sealed").text(
+        ('return { format = "ett coefficients 1", pool = "gelu", '
         .. 'dtype = "fp16", device = "X", models = { forward = %s } }\n'):format(model)))
-      out:close()
       local ok, why = pcall(function()
         return require("ett.profile").open({ own }):operator("gelu", { tokens = 16, width = 16 }, "fp16", "forward")
       end)

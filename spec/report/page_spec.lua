@@ -7,9 +7,7 @@ local pages = require "ett.report.page"
 --- Inflates base64 texts with Python's zlib: an oracle that shares no code with ISA-L.
 local function inflate(texts)
   return require("ett.base.folder").within(function(folder)
-    local file = assert(io.open(folder .. "/x", "wb"))
-    file:write(table.concat(texts, "\n"))
-    file:close()
+    require("ett.base.folder").write(folder .. "/x", table.concat(texts, "\n"))
     local pipe = io.popen(("python3 -c 'import base64,zlib\nfor t in open(\"%s/x\").read().split(\"\\n\"): "
       .. "print(zlib.decompress(base64.b64decode(t, validate=True), -15).hex())'"):format(folder))
     local list = {}

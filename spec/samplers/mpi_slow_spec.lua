@@ -14,13 +14,7 @@ local function run(ranks, arguments, before)
   return text, ok
 end
 
-local function write(name, text)
-  local path = folder .. "/" .. name
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-  return path
-end
+local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
 
 describe("the MPI back end", function()
   before_each(function()

@@ -188,9 +188,7 @@ describe("the header's driver", function()
       ["570.86.15, CUDA 13.0"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n",
       ["CUDA 13.0"] = "no such thing\n",
     } do
-      local file = assert(io.open(path, "w"))
-      file:write(text)
-      file:close()
+      require("ett.base.folder").write(path, text)
       assert.equal(said, machine.driver_text(13000, path))
     end
   end)

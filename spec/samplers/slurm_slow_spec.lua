@@ -26,13 +26,7 @@ end
 
 local folder, started
 
-local function write(name, text)
-  local path = folder .. "/" .. name
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-  return path
-end
+local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
 
 local function start()
   folder = os.tmpname()

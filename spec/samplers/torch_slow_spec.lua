@@ -176,9 +176,7 @@ local function trace_of(path, iterations)
       at = at + 1000
     end
   end
-  local file = assert(io.open(path, "w"))
-  file:write(json.encode { schemaVersion = 1, traceEvents = json.array(events) })
-  file:close()
+  require("ett.base.folder").write(path, json.encode { schemaVersion = 1, traceEvents = json.array(events) })
 end
 
 describe("samplers/torch on a GPU", function()

@@ -8,12 +8,7 @@ describe("merging the tables of parts", function()
   end)
   after_each(function() command.remove(folder) end)
 
-  local function write(name, text)
-    local file = assert(io.open(folder .. "/" .. name, "w"))
-    file:write(text)
-    file:close()
-    return folder .. "/" .. name
-  end
+  local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
   local head = "# ett: 0.1.0\n# campaign: c 00ff\n# device: D\n# precision: fp32\nrows,cols,F_dur(us),B_dur(us)\n"
 
   it("keeps each shape once, in order, the undisturbed row first", function()

@@ -33,9 +33,8 @@ describe("ett.trace.comm", function()
     local folder, home = os.tmpname(), lfs.currentdir()
     os.remove(folder)
     assert(os.execute(("mkdir -p '%s/lua/ett/trace/communication'"):format(folder)))
-    local file = assert(io.open(folder .. "/lua/ett/trace/communication/mine.lua", "w"))
-    file:write('return { name = "mine", patterns = { "^my_ring" } }\n')
-    file:close()
+    require("ett.base.folder").write(folder .. "/lua/ett/trace/communication/mine.lua",
+      'return { name = "mine", patterns = { "^my_ring" } }\n')
     lfs.chdir(folder)
     package.loaded["ett.trace.comm"] = nil
     assert.is_nil(require("ett.trace.comm").library_of("my_ring_kernel"))

@@ -3,13 +3,7 @@ local trace = require "ett.trace"
 
 local folder
 
-local function write(name, text)
-  local path = folder .. "/" .. name
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-  return path
-end
+local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
 
 local function run(command) assert(os.execute(command)) end
 

@@ -20,9 +20,8 @@ local function make(seed)
       r.size and (',"size":%d'):format(r.size) or "")
   end
   local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write('{"distributedInfo":{"rank":4},"traceEvents":[', table.concat(text, ","), "]}")
-  file:close()
+  require("ett.base.folder").write(path,
+    '{"distributedInfo":{"rank":4},"traceEvents":[' .. table.concat(text, ",") .. "]}")
   local t = assert(trace.open(path, { args = { "size" } }))
   os.remove(path)
   local least = math.huge
@@ -194,9 +193,7 @@ describe("selections", function()
       events[i] = ('{"ph":"X","cat":"%s","name":"n%d","ts":%d,"dur":1,"args":{"id":%s}}'):format(
         i > 20 and "kernel" or "cpu_op", i, i, i > 20 and i - 20 or ('"t%d"'):format(i))
     end
-    local file <close> = assert(io.open(path, "w"))
-    file:write('{"traceEvents":[', table.concat(events, ","), "]}")
-    file:close()
+    require("ett.base.folder").write(path, '{"traceEvents":[' .. table.concat(events, ",") .. "]}")
     local mixed <close> = assert(trace.open(path, { args = { "id" } }))
     os.remove(path)
     local kernels, ops = mixed:events { class = "kernel" }, mixed:events { class = "cpu_op" }
@@ -206,9 +203,7 @@ describe("selections", function()
   it("groups integers and floats by their exact order, and adds durations beyond 64 bits up to their limit", function()
     local function opened(events)
       local path = os.tmpname()
-      local file = assert(io.open(path, "w"))
-      file:write('{"traceEvents":[', table.concat(events, ","), "]}")
-      file:close()
+      require("ett.base.folder").write(path, '{"traceEvents":[' .. table.concat(events, ",") .. "]}")
       local one = assert(trace.open(path, { args = { "size" }, profile_mode = "tpu" }))
       os.remove(path)
       return one
@@ -335,11 +330,8 @@ end)
 
 describe("laws of a trace", function()
   local function write(list, rank)
-    local path = os.tmpname() .. ".json"
-    local file = assert(io.open(path, "w"))
-    file:write(('{"distributedInfo":{"rank":%d},"traceEvents":['):format(rank or 0), table.concat(list, ","), "]}")
-    file:close()
-    return path
+    return require("ett.base.folder").write(os.tmpname() .. ".json",
+      ('{"distributedInfo":{"rank":%d},"traceEvents":['):format(rank or 0) .. table.concat(list, ",") .. "]}")
   end
 
   local function busy(list)

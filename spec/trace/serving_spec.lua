@@ -50,11 +50,9 @@ describe("ett.trace.pipeline", function()
 
   it("takes an iteration without units, which has no window", function()
     local folder = maker.folder()
-    local file = assert(io.open(folder .. "/pp_rank_0.json", "wb"))
-    file:write('{"1": {"total": 9, "fwd_start": [0], "fwd_end": [4]}, ',
-      '"2": {"total": 10, "fwd_start": [], "fwd_end": []}, ',
-      '"3": {"total": 10, "fwd_start": [0, 6], "fwd_end": [4, 8]}}')
-    file:close()
+    require("ett.base.folder").write(folder .. "/pp_rank_0.json",
+      '{"1": {"total": 9, "fwd_start": [0], "fwd_end": [4]}, "2": {"total": 10, "fwd_start": [], "fwd_end": []}, '
+      .. '"3": {"total": 10, "fwd_start": [0, 6], "fwd_end": [4, 8]}}')
     local ok, why = pcall(function()
       local found = assert(maker.metric(folder, "pipeline_bubble", { step = 2 }))
       assert.equal(stats.null, found.per_rank_last_iter["0"].window_ms)
