@@ -13,9 +13,7 @@ local script = require "ett.import.megatron.script"
 
 local function read(text, plan, hyper, ending)
   local path = os.tmpname() .. (ending or "")
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
+  require("ett.base.folder").write(path, text)
   local ok, answer = pcall(megatron.read, path, plan, hyper)
   os.remove(path)
   if not ok then error((tostring(answer):gsub("/tmp/[%w_%.]+", "FILE")), 0) end

@@ -8,9 +8,7 @@ local search = require "ett.search.search"
 --- Inflates the numbered blobs of a page with Python's zlib.
 local function blobs(page)
   return require("ett.base.folder").within(function(folder)
-    local file = assert(io.open(folder .. "/x", "wb"))
-    file:write(table.concat(page.blobs, "\n"))
-    file:close()
+    require("ett.base.folder").write(folder .. "/x", table.concat(page.blobs, "\n"))
     local pipe = io.popen(("python3 -c 'import base64,zlib\nfor t in open(\"%s/x\").read().split(\"\\n\"): "
       .. "print(zlib.decompress(base64.b64decode(t), -15).hex())'"):format(folder))
     local list = {}

@@ -458,8 +458,7 @@ describe("an operator of one's own that refuses plans", function()
 
   -- A model whose layers have an operator that refuses context ranks: by `refuse`, or by an error in `shape`.
   local function with(how)
-    local file = assert(io.open(folder .. "/recurrence.lua", "w"))
-    file:write(([[
+    require("ett.base.folder").write(folder .. "/recurrence.lua", ([[
 local op = { name = "recurrence", summary = "s", schema = { tokens = "count" } }
 function op.refuse(c) %s end
 function op.shape(c) %s return { tokens = c.micro_batch * c.seq // 64 // c.cp } end
@@ -467,7 +466,6 @@ function op.parameters(s) return s.tokens // s.tokens end
 function op.flops(s) return 2.0 * s.tokens end
 function op.bytes(s) return 2.0 * s.tokens end
 return op]]):format(how.refuse or "", how.shape or ""))
-    file:close()
     operator.forget()
     return require("ett.model").new(function(h)
       local blocks = require "ett.model.blocks"
