@@ -16,9 +16,7 @@ local function terminated(arguments, ready, times)
 end
 
 local function left()
-  local names = {}
-  for name in lfs.dir(folder .. "/tmp") do if name:sub(1, 1) ~= "." then names[#names + 1] = name end end
-  return names
+  return require("ett.base.folder").names(folder .. "/tmp", "^[^.]")
 end
 
 describe("SIGTERM", function()

@@ -11,14 +11,7 @@ local function write(name, text)
   folders.write(folder .. "/" .. name, text)
 end
 
-local function names(where, pattern)
-  local list = {}
-  for entry in lfs.dir(folder .. "/" .. where) do
-    if entry:match(pattern) then list[#list + 1] = entry end
-  end
-  table.sort(list)
-  return list
-end
+local function names(where, pattern) return folders.names(folder .. "/" .. where, pattern) end
 
 describe("a campaign in a folder with links", function()
   if not require("needs").cpu("ett sample", _ENV) then return end

@@ -1,30 +1,27 @@
 --- A dialect is a file: another tool's names and tables are read without a line in the core.
+local command = require "command"
 local dialect = require "ett.operator.dialect"
 local find = require "ett.base.find"
+local folders = require "ett.base.folder"
 local operator = require "ett.operator"
-local folder_module = require "lfs"
 local raised = require "raised"
 
 describe("a dialect beside the script", function()
   local folder
 
   local function write(text)
-    require("ett.base.folder").write(folder .. "/lua/ett/import/mine/dialect.lua", text)
+    folders.write(folder .. "/lua/ett/import/mine/dialect.lua", text)
     find.set_script_folder(folder)
     operator.forget()
   end
 
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    for _, part in ipairs { "", "/lua", "/lua/ett", "/lua/ett/import", "/lua/ett/import/mine" } do
-      assert(folder_module.mkdir(folder .. part))
-    end
-    assert(io.open(folder .. "/lua/ett/import/mine/init.lua", "w")):close()
+    folder = command.folder()
+    folders.write_with_folder(folder .. "/lua/ett/import/mine/init.lua", "")
   end)
 
   after_each(function()
-    os.execute("rm -r " .. folder)
+    command.remove(folder)
     find.set_script_folder(nil)
     operator.forget()
   end)

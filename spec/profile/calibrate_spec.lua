@@ -6,17 +6,6 @@ local raised = require "raised"
 
 local folder
 
-local function remove(path)
-  if lfs.attributes(path, "mode") == "directory" then
-    for entry in lfs.dir(path) do
-      if entry ~= "." and entry ~= ".." then remove(path .. "/" .. entry) end
-    end
-    lfs.rmdir(path)
-  else
-    os.remove(path)
-  end
-end
-
 --- Seconds of a made-up device: 200 TFLOP/s and 5 us.
 local function seconds(mp, b, l, dim) return 2.0 * b * l * dim * (3 * dim / mp) / 200e12 + 5e-6 end
 
@@ -38,7 +27,7 @@ setup(function()
   file:close()
 end)
 
-teardown(function() remove(folder) end)
+teardown(function() command.remove(folder) end)
 
 describe("ett calibrate", function()
   fits("writes small files with source, date and held-out error, which suffice for predictions", function()
@@ -50,7 +39,7 @@ describe("ett calibrate", function()
     assert.is_true(#text < 100000)
     assert.matches('source = "made up"', text, 1, true)
     assert.matches('fitted = "2026-01-02"', text, 1, true)
-    remove(folder .. "/samples")
+    command.remove(folder .. "/samples")
     local p = require("ett.profile").open { into }
     local op = require("ett.operator").get "linear_up" -- the same kernel under another name
     local a = p:operator("linear_up", { tokens = 6144, in_features = 6144, out_features = 6144 }, "fp16", "forward")

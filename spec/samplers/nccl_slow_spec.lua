@@ -35,14 +35,8 @@ local function campaign(kinds, fields, most_repeats)
 end
 
 local function tables()
-  local text, names = {}, {}
-  if not lfs.attributes(folder .. "/s") then return "", names end
-  for name in lfs.dir(folder .. "/s") do
-    if name:match("%.csv$") then
-      names[#names + 1] = name
-      text[#text + 1] = stand_in.read(folder, "s/" .. name)
-    end
-  end
+  local text, names = {}, require("ett.base.folder").names(folder .. "/s", "%.csv$")
+  for i, name in ipairs(names) do text[i] = stand_in.read(folder, "s/" .. name) end
   return table.concat(text), names
 end
 

@@ -16,9 +16,7 @@ end
 
 --- The name of the one table in a folder.
 local function table_in(name)
-  for entry in lfs.dir(folder .. "/" .. name) do
-    if entry:match("^[^.].*%.csv$") then return name .. "/" .. entry end
-  end
+  return name .. "/" .. require("ett.base.folder").names(folder .. "/" .. name, "^[^.].*%.csv$")[1]
 end
 
 --- The lines of a table that are neither comments nor empty.

@@ -10,14 +10,8 @@ local function write(name, text) command.write(folder, name, text) end
 
 --- The only table of a folder: its text.
 local function table_in(name)
-  for entry in lfs.dir(folder .. "/" .. name) do
-    if entry:match("%.csv$") and entry:sub(1, 1) ~= "." then
-      local file = assert(io.open(("%s/%s/%s"):format(folder, name, entry)))
-      local text = file:read("a")
-      file:close()
-      return text
-    end
-  end
+  local place = folder .. "/" .. name
+  return command.read(place, require("ett.base.folder").names(place, "^[^.].*%.csv$")[1])
 end
 
 local function rows(text)

@@ -91,13 +91,7 @@ describe("the reference's campaigns", function()
   end
   local yaml = require "ett.yaml"
   local count = 0
-  local function entries(path)
-    local names = {}
-    for name in lfs.dir(path) do
-      if name:sub(1, 1) ~= "." then names[#names + 1] = name end
-    end
-    return names
-  end
+  local function entries(path) return require("ett.base.folder").names(path, "^[^.]") end
   for _, kind in ipairs(entries(folder)) do
     for _, set in ipairs(entries(folder .. "/" .. kind)) do
       local at = ("%s/%s/%s"):format(folder, kind, set)

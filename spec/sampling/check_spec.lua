@@ -5,7 +5,6 @@ local command = require "command"
 local doubles = require "ett.operator.doubles"
 local find = require "ett.base.find"
 local host = require "ett.host"
-local lfs = require "lfs"
 local operator = require "ett.operator"
 
 describe("references in double precision", function()
@@ -159,9 +158,7 @@ describe("the CPU back end's outputs", function()
   local function write(name, text) command.write(folder, name, text) end
   local function run(arguments) return command.ett(folder, arguments) end
   local function table_text()
-    for name in lfs.dir(folder .. "/out") do
-      if name:match("%.csv$") then return io.open(folder .. "/out/" .. name):read("a") end
-    end
+    return command.read(folder .. "/out", require("ett.base.folder").names(folder .. "/out", "%.csv$")[1])
   end
 
   it("agree with double precision for every operator of the library", function()

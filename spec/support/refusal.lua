@@ -4,7 +4,6 @@ local assert = require "luassert"
 local command = require "command"
 local files = require "ett.io"
 local host = require "ett.host"
-local lfs = require "lfs"
 
 local ett = host.prefix .. "/bin/ett"
 local folder = os.tmpname()
@@ -22,12 +21,7 @@ function refusal.write(name, text)
 end
 
 local function listing()
-  local names = {}
-  for name in lfs.dir(folder) do
-    if not name:match("^%.") then names[#names + 1] = name end -- less what run() writes
-  end
-  table.sort(names)
-  return table.concat(names, " ")
+  return table.concat(require("ett.base.folder").names(folder, "^[^.]"), " ") -- less what run() writes
 end
 
 --- Runs ett in the folder: status, standard output, standard error.

@@ -108,12 +108,10 @@ describe("ett.trace.samples", function()
     local folder, read = reference .. "/../estimate-train-time/configs/", 0
     for _, kind in ipairs{ "kernel_sampling/collect", "kernel_sampling/test", "kernel_sampling/profilers",
       "nccl_sampling/test" } do
-      for entry in require("lfs").dir(folder .. kind) do
-        if entry:match("%.yml$") then
-          local config = targets.read(folder .. kind .. "/" .. entry)
-          assert.is_true(#config.targets >= 1, entry)
-          read = read + 1
-        end
+      for _, name in ipairs(require("ett.base.folder").names(folder .. kind, "%.yml$")) do
+        local config = targets.read(folder .. kind .. "/" .. name)
+        assert.is_true(#config.targets >= 1, name)
+        read = read + 1
       end
     end
     assert.is_true(read > 60)

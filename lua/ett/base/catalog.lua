@@ -1,6 +1,7 @@
 --- Lists description files: operators, architectures, clusters, …, with their summaries.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local folder_module = require "ett.base.folder"
 local schema = require "ett.base.schema"
 
 local catalog = {}
@@ -55,13 +56,10 @@ end
 local function page_folders()
   local lfs, list = require "lfs", {}
   for _, root in ipairs(find.roots()) do
-    local folder, names = root .. "/examples", {}
-    if lfs.attributes(folder, "mode") == "directory" then
-      for name in lfs.dir(folder) do names[#names + 1] = name end
-    end
-    for _, name in ipairs(names) do
+    local folder = root .. "/examples"
+    for _, name in ipairs(folder_module.names(folder, "^[%w_]")) do
       local path = ("%s/%s/README.md"):format(folder, name)
-      if name:match "^[%w_]" and lfs.attributes(path, "mode") == "file"
+      if lfs.attributes(path, "mode") == "file"
         and not lfs.attributes(("%s/%s/init.lua"):format(folder, name)) then
         list[#list + 1] = { name = name, path = path, page = true }
       end

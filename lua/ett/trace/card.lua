@@ -84,18 +84,13 @@ end
 
 --- Cards of a folder: sorted paths of workload_card*.yaml / .yml in it or in its parent.
 function card.find(path)
-  local lfs = require "lfs"
-  local found = {}
-  local folder = lfs.attributes(path, "mode") == "directory" and path or (path:match("^(.*)/[^/]*$") or ".")
-  for _, place in ipairs{ folder, folder .. "/.." } do
-    if #found == 0 and lfs.attributes(place, "mode") == "directory" then
-      for entry in lfs.dir(place) do
-        if entry:match("^workload_card.*%.ya?ml$") then found[#found + 1] = place .. "/" .. entry end
-      end
-    end
+  local folder = require("lfs").attributes(path, "mode") == "directory" and path or path:match("^(.*)/[^/]*$") or "."
+  for _, place in ipairs { folder, folder .. "/.." } do
+    local found = require("ett.base.folder").names(place, "^workload_card.*%.ya?ml$")
+    for i, name in ipairs(found) do found[i] = place .. "/" .. name end
+    if #found > 0 then return found end
   end
-  table.sort(found)
-  return found
+  return {}
 end
 
 --- The card's values for a trace (empty without a card); options.card names a file. If a card found by itself is
