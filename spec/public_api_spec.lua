@@ -2,6 +2,7 @@
 --- library's own that names the argument or field, never Lua's about a line of ours.
 local error_module = require "ett.base.error"
 local ett = require "ett"
+local merged = require "ett.base.merged"
 local raised = require "raised"
 
 local function llama() return ett.model.new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 32000 }) end
@@ -51,8 +52,7 @@ local function describe_value(value) return require("ett.base.schema").describe(
 --- Changes one field after the other; `value` nil takes it away.
 local function each_field(given, value, visit)
   for key in pairs(given) do
-    local copy = {}
-    for k, v in pairs(given) do copy[k] = v end
+    local copy = merged(given)
     copy[key] = value
     visit(copy, key)
   end

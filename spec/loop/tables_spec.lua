@@ -1,5 +1,6 @@
 -- Sample tables from traces: one row a shape, read back by a profile; few rows scale the device's own model.
 local maker = require "trace_maker"
+local merged = require "ett.base.merged"
 local scale = require "ett.profile.scale"
 local tables = require "ett.loop.tables"
 local trace_gpt = require "trace_gpt"
@@ -7,8 +8,7 @@ local trace_gpt = require "trace_gpt"
 local size = { hidden = 512, heads = 8, layers = 3, seq = 128, batch = 4, vocab = 8192 }
 
 local function gpt(more)
-  local options = {}
-  for _, from in ipairs { size, more or {} } do for name, value in pairs(from) do options[name] = value end end
+  local options = merged(size, more or {})
   return trace_gpt.new(options)
 end
 

@@ -1,6 +1,7 @@
 --- Public models by name: counts of parameters, spellings, hyper-parameters laid over them.
 local architecture = require "ett.model.architecture"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local published_count = require "published_count"
 local raised = require "raised"
@@ -166,11 +167,7 @@ describe("an encoder_function_list among the hyper-parameters", function()
     "linear_down", "residual_add" }
   local hyper = { layers = 4, hidden = 1024, heads = 8, vocab = 1024, ffn = 4096 }
 
-  local function with(more)
-    local all = {}
-    for _, source in ipairs { hyper, more } do for key, value in pairs(source) do all[key] = value end end
-    return all
-  end
+  local function with(more) return merged(hyper, more) end
 
   it("defines the repeated layer, with its norm and its gate", function()
     local built = model_module.new("llama", with { encoder_function_list = names })

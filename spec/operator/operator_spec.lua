@@ -3,6 +3,7 @@ local attention_training = require "ett.profile.kernels.attention_training"
 local operator = require "ett.operator"
 local find = require "ett.base.find"
 local dtype_bytes = require("ett.base.schema").dtype_bytes
+local merged = require "ett.base.merged"
 local raised = require "raised"
 
 local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hidden = 4096, heads = 32,
@@ -12,12 +13,7 @@ local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hid
   linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
   index_top_k = 512, moe_latent = 512 }
 
-local function with(changes)
-  local c = {}
-  for k, v in pairs(configuration) do c[k] = v end
-  for k, v in pairs(changes) do c[k] = v end
-  return c
-end
+local function with(changes) return merged(configuration, changes) end
 
 describe("every bundled operator", function()
   it("is checked, summarised and gives finite, non-negative numbers for every dtype and pass", function()
@@ -59,8 +55,7 @@ end)
 local function each_doubled(numbers, visit)
   for name, value in pairs(numbers) do
     if type(value) == "number" and value > 0 then
-      local doubled = {}
-      for k, v in pairs(numbers) do doubled[k] = v end
+      local doubled = merged(numbers)
       doubled[name] = 2 * value
       visit(name, doubled)
     end
@@ -371,17 +366,13 @@ describe("names and samples of estimate-train-time", function()
 end)
 
 describe("a user's own operator", function()
-  local lfs = require "lfs"
   local folder
 
-  before_each(function()
-    folder = command.folder()
-  end)
+  before_each(function() folder = command.folder() end)
   after_each(function()
     find.set_script_folder(nil)
     operator.forget()
-    for entry in lfs.dir(folder) do os.remove(folder .. "/" .. entry) end
-    lfs.rmdir(folder)
+    command.remove(folder)
   end)
 
   local function write(name, text)

@@ -1000,8 +1000,7 @@ describe("a stack", function()
 
   it("launches each local expert's product: its layers wait longer with more experts", function()
     local function waits(experts, dtype, grouped)
-      local hyper = {}
-      for field, value in pairs(sparse) do hyper[field] = value end
+      local hyper = merged(sparse)
       hyper.experts = experts
       local e = under("megatron", { launch_seconds = 1e-9, moe_launches = 0, grouped = grouped or "streams",
         expert_seconds = grouped and 1e-2 or 100e-6 }, hyper, { seq = 512, micro_batches = 1, dtype = dtype })

@@ -5,6 +5,7 @@ local find = require "ett.base.find"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
 local fits = require("needs").fitting(it, pending)
+local merged = require "ett.base.merged"
 local raised = require "raised"
 
 local function write(path, text) assert(ett_io.write(path, text)) end
@@ -43,8 +44,7 @@ local c = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 1024, hidden = 2048, 
 
 local function ask(p, name, hidden)
   local op = operator.get(name)
-  local mine = {}
-  for key, value in pairs(c) do mine[key] = value end
+  local mine = merged(c)
   mine.hidden, mine.ffn, mine.head_dim = hidden or 2048, 4 * (hidden or 2048), (hidden or 2048) // 16
   local shape = op.shape(mine)
   return p:operator(name, shape, "fp16", "forward"), op.flops(shape, "forward")

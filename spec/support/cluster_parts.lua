@@ -1,6 +1,7 @@
 --- Steps on clusters of several kinds of nodes, composed of estimates on clusters of one kind: the oracle of ett's
 -- parts. Ranks are placed on devices one by one, and the pipeline runs in the simulator.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local rank_map = require "rank_map"
 local simulator = require "pipeline_simulator"
@@ -87,8 +88,7 @@ local function parts_of_stages(p, part)
 end
 
 local function with_links(cluster, own)
-  local copy = {}
-  for name, value in pairs(cluster) do copy[name] = value end
+  local copy = merged(cluster)
   copy.links = own
   return copy
 end

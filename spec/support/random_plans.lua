@@ -3,6 +3,7 @@
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local integers = require("random").integers
+local merged = require "ett.base.merged"
 
 local random_plans = {}
 
@@ -65,10 +66,7 @@ end
 
 --- A copy with some fields changed.
 function random_plans.with(p, changes)
-  local copy = {}
-  for k, v in pairs(p) do copy[k] = v end
-  for k, v in pairs(changes) do copy[k] = v end
-  return copy
+  return merged(p, changes)
 end
 
 return random_plans

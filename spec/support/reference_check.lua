@@ -5,6 +5,7 @@
 -- rounding errors. Then the exact value must lie within the largest possible rounding error.
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local metrics = require "ett.trace.metrics"
 local reference = require "reference_traces"
 local trace_view = require "ett.trace.view"
@@ -88,8 +89,7 @@ function check.ranks(entry, path, exactly)
     local file = tonumber(index) + 1 -- keyed by the order of the files
     local lane = lanes[file]
     local key = lane and lane.key or view:processes()[file].key
-    local got = {}
-    for name, value in pairs(result.device_time.ranks[key]) do got[name] = value end
+    local got = merged(result.device_time.ranks[key])
     if lane then
       for name, value in pairs(result.step_table and result.step_table.ranks[key] or {}) do got[name] = value end
     end

@@ -1,15 +1,11 @@
 --- Arguments of ett.step with default values for specs; ett.step itself has no defaults.
 local core = require "ett.step"
 local fields = require "ett.plan.fields"
+local merged = require "ett.base.merged"
 
 local step_core = {}
 
-local function filled(given, defaults)
-  local all = {}
-  for name, value in pairs(defaults) do all[name] = value end
-  for name, value in pairs(given) do all[name] = value end
-  return all
-end
+local function filled(given, defaults) return merged(defaults, given) end
 
 --- A plan in the form that C reads: the declared defaults and the given fields, unchecked.
 function step_core.plan(given)

@@ -1,6 +1,7 @@
 -- Chakra execution traces (.et): nodes as rows, their communication, starts by dependencies, damage.
 local command = require "command"
 local maker = require "perfetto_maker" -- fields of protobuf messages
+local merged = require "ett.base.merged"
 local trace = require "ett.trace"
 
 local number, bytes, double = maker.number, maker.bytes, maker.double
@@ -48,12 +49,6 @@ end
 
 local comm = { attributes = { comm_type = 0, comm_size = 4096, pg_name = "7", is_cpu_op = false, stream = 20 } }
 
-local function with(fields, more)
-  local copy = {}
-  for _, from in ipairs { fields, more } do for name, value in pairs(from) do copy[name] = value end end
-  return copy
-end
-
 describe("Chakra execution traces", function()
   local folder
   before_each(function() folder = command.folder() end)
@@ -65,9 +60,9 @@ describe("Chakra execution traces", function()
   end
 
   local host = { attributes = { is_cpu_op = true, tid = 9 } }
-  local recorded = { with(host, { id = 1, name = "aten::mm", start = 1000, duration = 10, shapes = "[[4, 8]]" }),
+  local recorded = { merged(host, { id = 1, name = "aten::mm", start = 1000, duration = 10, shapes = "[[4, 8]]" }),
     { id = 2, name = "gemm", start = 1005, duration = 30, attributes = { is_cpu_op = false, stream = 7 } },
-    with(comm, { id = 3, name = "ncclDevKernel_AllReduce_Sum_f16_RING_LL", type = 7, start = 1040, duration = 20 }),
+    merged(comm, { id = 3, name = "ncclDevKernel_AllReduce_Sum_f16_RING_LL", type = 7, start = 1040, duration = 20 }),
     { id = 4, name = "layer 1", type = 5, start = 1070, duration = 5, attributes = { comm_size = 16, comm_src = 3,
       comm_dst = 4 } },
     { id = 5, type = 2, name = "load", start = 1080, duration = 2 }, { id = 6, type = 1, name = "process groups" } }
@@ -114,7 +109,7 @@ describe("Chakra execution traces", function()
   end)
 
   it("takes the sizes of groups from the list beside the trace", function()
-    local gather = with(comm, { id = 7, type = 7, start = 1100, duration = 10, attributes = with(comm.attributes,
+    local gather = merged(comm, { id = 7, type = 7, start = 1100, duration = 10, attributes = merged(comm.attributes,
       { comm_type = 2 }) })
     command.write(folder, "llama.0.et", document { recorded[3], gather })
     for text, size in pairs { ['{"7": [0, 4, 8, 12]}'] = 4, ['{"8": [0, 4]}'] = false, ['{"7": 4}'] = false,
@@ -133,9 +128,9 @@ describe("Chakra execution traces", function()
 
   it("places nodes without start times behind their dependencies, one at a time on a stream", function()
     for _, packed in ipairs { false, true } do
-      local list = { with(host, { id = 10, duration = 5 }), with(host, { id = 11, duration = 5, after = { 10 } }),
+      local list = { merged(host, { id = 10, duration = 5 }), merged(host, { id = 11, duration = 5, after = { 10 } }),
         { id = 3, duration = 100, after = { 10 } }, { id = 4, duration = 50, after = { 11, 10 } },
-        with(comm, { id = 5, type = 7, duration = 20, after = { 3, 99 } }),
+        merged(comm, { id = 5, type = 7, duration = 20, after = { 3, 99 } }),
         { id = 6, duration = 1, after = { 5, 4 } } }
       for _, each in ipairs(list) do each.packed = packed end
       local t <close> = assert(open(document(list)))
