@@ -1,5 +1,6 @@
 --- The best plan of a search: its bottleneck, its neighbours, and rows with the times of estimates.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local search = require "ett.search.search"
 
 describe("the bottleneck of a plan", function()
@@ -62,8 +63,7 @@ describe("the neighbours of a plan", function()
     local s = search.new { model = model, cluster = "dgx_h100", devices = 4, plan = plan }
     local best = s.best.estimate.plan
     assert.is_false(best.overlap_sends)
-    local own = {}
-    for name, value in pairs(best) do own[name] = value end
+    local own = merged(best)
     own.schedule, own.vp, own.overlap_sends, own.micro_batches = "interleaved", 2, nil, nil
     local e = estimate.new { model = model, cluster = "dgx_h100", plan = own }
     assert.is_true(e.plan.overlap_sends)

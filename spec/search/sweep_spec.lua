@@ -1,5 +1,6 @@
 --- Sweeps: what they refuse, and that one plan's fault stops no other.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local slow_samples = require "slow_samples"
 local sweep = require "ett.search.sweep"
 
@@ -67,8 +68,7 @@ describe("a sweep", function()
       assert.equal(#list, #s.rows, name)
       assert.is_nil(tostring(s):find("table: 0x", 1, true), name)
       for _, row in ipairs(s.rows) do
-        local one = {}
-        for k, v in pairs(plan) do one[k] = v end
+        local one = merged(plan)
         one[name] = row[name]
         local e = estimate.new { model = mixture, cluster = cluster, plan = one }
         assert.equal(e.step_seconds, row.step_seconds, name)

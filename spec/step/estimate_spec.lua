@@ -1,6 +1,7 @@
 --- Laws of estimates, on a cluster and a profile whose every time is known.
 local estimate = require "ett.step.estimate"
 local lower_times = require "ett.step.times"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local step_core = require "step_core"
@@ -447,8 +448,7 @@ describe("estimate", function()
   end)
 
   it("costs the price of all devices for its duration", function()
-    local priced = {}
-    for k, v in pairs(cluster) do priced[k] = v end
+    local priced = merged(cluster)
     priced.price_per_gpu_hour = 2.5
     local e = run({ pp = 2, dp = 2 }, { cluster = priced, tokens = 1e9 })
     near(4 * 2.5 * e.step_seconds / 3600, e.dollars_per_step, "step")
@@ -496,8 +496,7 @@ describe("estimate", function()
   end)
 
   it("says in the memory line when the plan does not fit", function()
-    local small = {}
-    for k, v in pairs(cluster) do small[k] = v end
+    local small = merged(cluster)
     small.device = { name = "S", peak_flops = cluster.device.peak_flops, memory_bytes = 1e9, memory_bandwidth = 1e12 }
     local e = run({}, { cluster = small })
     assert.is_false(e.fits)
@@ -653,9 +652,7 @@ describe("estimate", function()
   it("lowers once for all plans with the same program", function()
     local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
     local function key(more)
-      local p = {}
-      for k, v in pairs(base) do p[k] = v end
-      for k, v in pairs(more) do p[k] = v end
+      local p = merged(base, more)
       local whole = plan_module.new(p)
       return require("ett.plan.fields").program_keys(whole, {})(whole)
     end

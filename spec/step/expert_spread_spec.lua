@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local generator = require("random").integers
+local merged = require "ett.base.merged"
 local raised = require "raised"
 
 --- k distinct numbers below n.
@@ -75,9 +76,7 @@ describe("a dispatcher that sends a token once to a place", function()
   }
   local hyper = { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, experts = 16, top_k = 4 }
   local function given(plan, more)
-    local own = {}
-    for k, v in pairs(hyper) do own[k] = v end
-    for k, v in pairs(more or {}) do own[k] = v end
+    local own = merged(hyper, more)
     local full = { seq = 1024, micro_batches = 4, dp = 8 }
     for k, v in pairs(plan) do full[k] = v end
     return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full }

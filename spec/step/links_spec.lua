@@ -4,6 +4,7 @@ local pipeline_simulator = require "pipeline_simulator"
 local schedules = require "ett.plan.schedules"
 local step_core = require "step_core"
 local generator = require("random").integers
+local merged = require "ett.base.merged"
 local near = require "near"
 
 local function numbers(random, count, scale)
@@ -47,8 +48,7 @@ local function random_links(random, s, times)
   end
   for v = 1, slots do l.send_lane[v] = 1 + random(lanes) end
   if random(2) == 0 then l.gather = numbers(random, slots, 2) end
-  local own = {}
-  for name, value in pairs(l) do own[name] = value end
+  local own = merged(l)
   if random(4) > 0 then
     local experts = random(3) == 0
     l.buckets, own.dense, own.expert = {}, {}, experts and {} or nil

@@ -2,6 +2,7 @@
 --- every time is given by name.
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local sweep = require "ett.search.sweep"
 local timeline = require "ett.step.timeline"
@@ -213,8 +214,7 @@ describe("all-to-alls", function()
       overlap_all_to_all = { "none", "shared_experts", "batch" } } }
     local seen = {}
     for _, row in ipairs(s.rows) do
-      local plan = {}
-      for k, v in pairs(base) do plan[k] = v end
+      local plan = merged(base)
       for _, name in ipairs(s.fields) do plan[name] = row[name] end
       local e = estimate.new { model = model, cluster = cluster, profile = p, plan = plan }
       assert.equal(e.step_seconds, row.step_seconds)

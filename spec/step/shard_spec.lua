@@ -1,5 +1,6 @@
 --- Shards and their replicas, layers gathered ahead, weights that stay whole, offloading: memory and volumes by hand.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local raised = require "raised"
@@ -482,7 +483,7 @@ describe("offloading", function()
   end)
 
   it("lets the host update its weights, and transfers gradients and weights", function()
-    local merged, kernel = require "ett.base.merged", run({ dp = 1 }).stages[1].optimizer_seconds
+    local kernel = run({ dp = 1 }).stages[1].optimizer_seconds
     for _, memory in ipairs { 1e9, 1e12 } do
       local of = merged(cluster, { host = { bandwidth = 1e9, memory_bandwidth = memory, source = "spec" } })
       for _, shares in ipairs { { 1, 0 }, { 1, 1 }, { 0.25, 0.5 }, { 0, 1 } } do
@@ -522,8 +523,7 @@ describe("shards and offloading", function()
     end
     assert.matches("shard = 3 must divide dp * cp = 16; nearest are 2 and 4", message { zero = 1, shard = 3 }, 1, true)
     assert.matches("shard needs zero of at least 1, got 0", message { shard = 4 }, 1, true)
-    local bare = {}
-    for k, v in pairs(cluster) do bare[k] = v end
+    local bare = merged(cluster)
     bare.host = nil
     assert.matches("offload_weights needs a link to the host; flat has none (field 'host')",
       message({ offload_weights = 0.1 }, bare), 1, true)

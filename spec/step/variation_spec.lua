@@ -1,5 +1,6 @@
 --- The distribution of the step where devices vary: against devices drawn one by one.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local simulator = require "pipeline_simulator"
@@ -147,8 +148,7 @@ describe("steps of slow stages", function()
       if t.kind == "backward" then given.send_backward[t.slot - 1] = t.seconds end
     end
     local function makespan(factors)
-      local times = {}
-      for k, v in pairs(given) do times[k] = v end
+      local times = merged(given)
       for _, name in pairs(names) do
         times[name] = {}
         for stage, seconds in ipairs(given[name]) do times[name][stage] = factors[stage] * seconds end
