@@ -1,11 +1,12 @@
 --- What products and attention compute, against formulas in double precision; gradients against finite differences of
 --- those. Only a device, or its stand-in, has cuBLASLt and cuDNN; attention in fp32 is ett's own and runs anywhere.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local cuda_results = require "cuda_results"
 local find = require "ett.base.find"
 local operator = require "ett.operator"
 
-local gradient, map, reason = cuda_results.gradient, cuda_results.map, cuda_results.missing
+if not require("needs").gpu(cuda_results.missing, "CUDA products and attention", _ENV) then return end
+
+local gradient, map = cuda_results.gradient, cuda_results.map
 
 describe("CUDA products and attention", function()
   -- What cuBLASLt and cuDNN compute: only a device has them.
@@ -19,7 +20,6 @@ describe("CUDA products and attention", function()
   end
   local function device_only(name, precision, check_it)
     it(("%s in %s are right"):format(name, precision), function()
-      if reason then pending(reason) return end
       if not cuda_results.on_device then pending "no CUDA device: cuBLASLt and cuDNN compute nothing here" return end
       check_it(find.load("samplers", "cuda"))
     end)
@@ -135,7 +135,6 @@ describe("CUDA products and attention", function()
   end
   local function anywhere(name, precision, check_it)
     it(("%s in %s are right"):format(name, precision), function()
-      if reason then pending(reason) return end
       check_it(find.load("samplers", "cuda"))
     end)
   end

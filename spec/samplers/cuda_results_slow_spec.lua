@@ -1,7 +1,6 @@
 --- What every operator's CUDA kernels compute, against formulas in double precision; backward passes against
 --- finite differences of those formulas (products and attention: cuda_products_slow_spec.lua). The kernels run on the
 --- device where there is one, else on the host (spec/support/cuda_host.h).
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local cuda_results = require "cuda_results"
 local find = require "ett.base.find"
 local operator = require "ett.operator"

@@ -3,7 +3,8 @@
 local every_operator = require "every_operator"
 local stand_in = require "stand_in"
 
-local reason = stand_in.missing()
+if not require("needs").gpu(stand_in.missing(), "ett sample --backend cuda", _ENV) then return end
+
 local folder
 
 local function campaign(name, samples, fields)
@@ -27,7 +28,6 @@ describe("ett sample --backend cuda", function()
 
   for _, precision in ipairs { "bf16", "fp16", "fp32", "fp8" } do
     it("measures every operator forward and backward in " .. precision, function()
-      if reason then pending(reason) return end
       stand_in.write(folder, "every.lua", every_operator)
       local out, status = stand_in.run(folder, "sample every.lua --out s --quiet --precision " .. precision,
         { ETT_GPU_REPORT = "report" })
@@ -46,7 +46,6 @@ describe("ett sample --backend cuda", function()
   end
 
   it("compiles a kernel once per campaign, and frees the memory of each shape", function()
-    if reason then pending(reason) return end
     local one = "{ operator = 'gelu', shapes = { tokens = { %s }, width = { 4096 } } }"
     campaign("few", one:format "16")
     campaign("many", one:format "16, 32, 48, 64, 80, 96, 112, 128")
@@ -64,7 +63,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("takes well below 20 ms of host time a sample with fixed repeats", function()
-    if reason then pending(reason) return end
     campaign("small", linear:format "{ start = 16, stop = 800, step = 16 }")
     local out, status = stand_in.run(folder, "sample small.lua --out s --quiet", { ETT_GPU_REPORT = "report" })
     assert.equal(0, status, out)
@@ -80,7 +78,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("autotunes among cuBLASLt's valid proposals", function()
-    if reason then pending(reason) return end
     campaign("tuned", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample tuned.lua --out s --quiet --autotune", { ETT_GPU_REPORT = "r" })
     assert.equal(0, status, out)
@@ -90,7 +87,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("prints each kernel's time with --profile, or why CUPTI gives none", function()
-    if reason then pending(reason) return end
     campaign("one", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample one.lua --run get_profiler --profile")
     assert.equal(0, status, out)
@@ -102,7 +98,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("writes each kernel's time and every repeat above a row with --profile and --raw, whatever is run", function()
-    if reason then pending(reason) return end
     campaign("one", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --profile --raw")
     assert.equal(0, status, out)
@@ -133,7 +128,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("uses the device that --device names, and says how many there are", function()
-    if reason then pending(reason) return end
     campaign("one", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --device 1", { ETT_GPU_DEVICES = 2 })
     assert.equal(0, status, out)
@@ -144,7 +138,6 @@ describe("ett sample --backend cuda", function()
   end)
 
   it("runs a user's operator with its own kernel, tensors and graph", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "own.lua", [[
       local op = { name = "own", summary = "mine", family = "elementwise", passes = { "forward" },
         schema = { n = "count" } }

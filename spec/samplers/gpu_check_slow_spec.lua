@@ -1,7 +1,8 @@
 --- Outputs checked within campaigns of the CUDA back end, on the stand-in GPU that computes.
 local stand_in = require "stand_in"
 
-local reason = stand_in.missing()
+if not require("needs").gpu(stand_in.missing(), "outputs of the CUDA back end", _ENV) then return end
+
 local folder
 
 -- y = 2.5 x, with a mistake or without.
@@ -41,7 +42,6 @@ describe("outputs of the CUDA back end", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("that are wrong stop the operator's rows with one sentence, until it is mended", function()
-    if reason then pending(reason) return end
     own("(i == 7 ? 3.5f : 2.5f)", true)
     local out, status = sample()
     assert.equal(1, status, out)
@@ -56,7 +56,6 @@ describe("outputs of the CUDA back end", function()
   end)
 
   it("of a kernel without a reference are not checked, as the header says", function()
-    if reason then pending(reason) return end
     own("2.5f", false)
     local out, status = sample()
     assert.equal(0, status, out)
@@ -66,7 +65,6 @@ describe("outputs of the CUDA back end", function()
 
   for _, precision in ipairs { "bf16", "fp32", "fp8" } do
     it("are right for every operator of the library in " .. precision, function()
-      if reason then pending(reason) return end
       -- The stand-in computes no fp16: its conversions are instructions of a GPU.
       stand_in.write(folder, "all.lua", ([[
         local check, find, operator = require "ett.sampling.check", require "ett.base.find", require "ett.operator"
@@ -98,7 +96,6 @@ describe("outputs of the CUDA back end", function()
   end
 
   it("may be written and read in every precision", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "numbers.lua", [[
       local doubles = require "ett.operator.doubles"
       local device <close> = assert(require("ett.cuda").open(0))

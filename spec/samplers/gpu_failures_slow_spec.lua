@@ -2,8 +2,9 @@
 --- safe, exit status 1, and the next run goes on.
 local stand_in = require "stand_in"
 
+if not require("needs").gpu(stand_in.missing(), "a GPU that fails", _ENV) then return end
+
 local one_sentence = stand_in.one_sentence
-local reason = stand_in.missing()
 local folder
 
 local function operator(name, source, launch)
@@ -44,7 +45,6 @@ describe("a GPU that fails", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("out of memory is a failure of the shape, with requested and free bytes", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'gelu', shapes = { tokens = { 64, 65536, 128 }, "
       .. "width = { 4096 } } } } }\n")
@@ -59,7 +59,6 @@ describe("a GPU that fails", function()
   end)
 
   it("memory that runs out at any allocation ends in a sentence or a failed row, never in a crash", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'flash_attention', shapes = { batch = 1, "
       .. "heads = { 2 }, kv_heads = { 1 }, seq_q = { 32 }, seq_k = { 32 }, head_dim = { 16 }, causal = { 1 } } }, "
@@ -81,7 +80,6 @@ describe("a GPU that fails", function()
   end)
 
   it("a kernel that does not compile is named with the operator's own line, and nothing is noted", function()
-    if reason then pending(reason) return end
     operator("broken", 'extern "C" __global__ void broken(T *x, long long n) {\n  store(x, 0, nothing);\n}\n',
       usual:format "broken")
     local out, status = sample()
@@ -98,7 +96,6 @@ describe("a GPU that fails", function()
   end)
 
   it("a launch that does not fit its kernel is refused before the driver reads past its arguments", function()
-    if reason then pending(reason) return end
     operator("brief", plain:format "brief", 'k.kernel { name = "brief", grid = 1, block = 16, args = { x } }')
     local out, status = sample()
     assert.equal(1, status)
@@ -113,7 +110,6 @@ describe("a GPU that fails", function()
   end)
 
   it("a kernel that writes out of bounds ends the campaign; the next run continues after its shape", function()
-    if reason then pending(reason) return end
     operator("wild", plain:format "fine" .. plain:format "out_of_bounds",
       'k.kernel { name = s.n == 32 and "out_of_bounds" or "fine", grid = 1, block = 16, args = { x, s.n } }')
     local out, status = sample()
@@ -132,7 +128,6 @@ describe("a GPU that fails", function()
   end)
 
   it("a kernel that never ends meets the time limit", function()
-    if reason then pending(reason) return end
     operator("slow", plain:format "fine" .. plain:format "never_ends",
       'k.kernel { name = s.n == 32 and "never_ends" or "fine", grid = 1, block = 16, args = { x, s.n } }')
     local out, status = sample { ETT_KERNEL_SECONDS = 0.3 }
@@ -148,7 +143,6 @@ describe("a GPU that fails", function()
   end)
 
   it("a device that fails by itself leaves no mark: the shape is measured when it is back", function()
-    if reason then pending(reason) return end
     operator("fine", plain:format "fine", usual:format "fine")
     local out, status = sample { ETT_GPU_LOST = "40:214" } -- an uncorrectable ECC error
     assert.equal(1, status)
@@ -163,7 +157,6 @@ describe("a GPU that fails", function()
   end)
 
   it("no device, and a precision that the device does not have, are said in one sentence", function()
-    if reason then pending(reason) return end
     operator("fine", plain:format "fine", usual:format "fine")
     local out, status = sample { ETT_GPU_DEVICES = 0 }
     assert.equal(1, status)
@@ -175,7 +168,6 @@ describe("a GPU that fails", function()
   end)
 
   it("an operator file with a syntax error is named with its line", function()
-    if reason then pending(reason) return end
     operator("fine", plain:format "fine", usual:format "fine")
     stand_in.write(folder, "fine.lua", "local op = {\n  name = 'fine'\n  family = 3\n}\nreturn op\n")
     local out, status = sample()
@@ -185,7 +177,6 @@ describe("a GPU that fails", function()
   end)
 
   it("with wrong cuDNN results a shape is not measured; a cuDNN that is too old is reported", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'flash_attention', shapes = { batch = 1, "
       .. "heads = 2, kv_heads = 2, seq_q = 128, seq_k = { 128, 192 }, head_dim = 64, causal = 0 } } } }\n")
@@ -207,7 +198,6 @@ describe("a GPU that fails", function()
   end)
 
   it("an fp8 product whose sizes the tensor cores cannot take is that shape's failure", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'fp8', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'linear_qkv', shapes = { tokens = { 32 }, "
       .. "in_features = { 24, 32 }, out_features = { 32 } } } } }\n")

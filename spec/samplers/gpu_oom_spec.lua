@@ -7,6 +7,7 @@ local cuda_there, cuda = pcall(require, "ett.cuda")
 local reason = stand_in.missing()
   or (not cuda_there or cuda.versions() == "" or not cuda.available())
   and "the stand-in GPU is not on the library path: run this spec by ctest"
+if not require("needs").gpu(reason, "with failing allocations", _ENV) then return end
 local source = 'extern "C" __global__ void touch(T *x, long long n) { if (threadIdx.x < n) store(x, 0, 1.0f); }'
 
 local function check(result, err)
@@ -16,7 +17,6 @@ end
 
 describe("with failing allocations", function()
   it("ett.cuda opens and closes a device", function()
-    if reason then pending(reason) return end
     oom.every_allocation(function()
       local device <close>, err = cuda.open(0)
       if not device then return nil, err end
@@ -25,7 +25,6 @@ describe("with failing allocations", function()
   end)
 
   it("ett.cuda records, runs, times, reads and writes a work list", function()
-    if reason then pending(reason) return end
     local device <close> = assert(cuda.open(0))
     oom.every_allocation(function() -- kernels are compiled in the first run: the compiler is no part of this
       local work <close>, err = device:work "bf16"
@@ -45,7 +44,6 @@ describe("with failing allocations", function()
   end)
 
   it("ett.cuda records attention, forward and backward", function()
-    if reason then pending(reason) return end
     local device <close> = assert(cuda.open(0))
     oom.every_allocation(function()
       local work <close>, err = device:work "bf16"
@@ -63,7 +61,6 @@ describe("with failing allocations", function()
   end)
 
   it("ett.nccl joins, times and leaves a communicator", function()
-    if reason then pending(reason) return end
     local there, nccl = pcall(require, "ett.nccl")
     if not there then pending("the NCCL back end is not built here") return end
     oom.every_allocation(function()

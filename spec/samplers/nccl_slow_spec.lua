@@ -7,6 +7,7 @@ local reason = stand_in.missing()
   or not lfs.attributes(host.prefix .. "/stand-in/libnccl.so.2") and "the stand-in NCCL is not built: no NCCL headers"
   or not os.execute("mpirun --version >/dev/null 2>&1") and "no mpirun on this machine"
   or not pcall(require, "ett.dist") and "the MPI back end is not built here" or nil
+if not require("needs").gpu(reason, "ett sample --backend nccl", _ENV) then return end
 local folder
 
 --- Runs `ett ARGUMENTS` as two ranks of one machine with two devices.
@@ -45,7 +46,6 @@ describe("ett sample --backend nccl", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("keeps every repeat with --raw, and measures one shape with get_one", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }")
     local out, status = ranks "sample c.lua --out s --quiet --raw"
     assert.equal(0, status, out)
@@ -59,7 +59,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("makes no more repeats than the campaign allows", function()
-    if reason then pending(reason) return end
     for _, most in ipairs { 3, 5 } do
       campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }", most)
       local out, status = ranks(("sample c.lua --out s%d --quiet --raw"):format(most))
@@ -72,7 +71,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("measures every collective, with bandwidths as nccl-tests defines them and NCCL's own choice", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" },
       "shapes = { shape = { 1024, 1048576 } }")
     local out, status = ranks "sample c.lua --out s"
@@ -98,7 +96,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("measures in place, and refuses impossible shapes", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all" },
       "in_place = true, shapes = { shape = { 2048 } }")
     local out, status = ranks "sample c.lua --out s"
@@ -109,7 +106,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("marks a message that is too large for a device, and continues", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce" }, "shapes = { shape = { 1024, 268435456, 2048 } }")
     local out, status = ranks("sample c.lua --out s", { ETT_GPU_MEMORY = 400000000 })
     assert.equal(0, status, out)
@@ -120,7 +116,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("ends when a rank dies, with a rank named and the rows safe", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce" }, "shapes = { shape = { 1024, 2048, 4096 } }")
     local out, status = ranks("sample c.lua --out s", { ETT_GPU_RANK_DIES = "1:30" })
     assert.is_true(status ~= 0, out)
@@ -130,7 +125,6 @@ describe("ett sample --backend nccl", function()
   end)
 
   it("says how many devices a node lacks", function()
-    if reason then pending(reason) return end
     campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }")
     local out, status = ranks("sample c.lua --out s", { ETT_GPU_DEVICES = 1 })
     assert.is_true(status ~= 0)

@@ -2,7 +2,8 @@
 --- FLOPs at 400 TFLOP/s, whose copies between devices run at 400 GB/s over the link and at 50 GB/s without one.
 local stand_in = require "stand_in"
 
-local reason = stand_in.missing()
+if not require("needs").gpu(stand_in.missing(), "ett cluster init with GPUs", _ENV) then return end
+
 local folder
 
 local function init(settings, more)
@@ -28,7 +29,6 @@ describe("ett cluster init with GPUs", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("writes what the driver says and the probes measure, each with its source", function()
-    if reason then pending(reason) return end
     local out, status = init { ETT_GPU_DEVICES = 4 }
     assert.equal(0, status, out)
     local c = cluster()
@@ -59,7 +59,6 @@ describe("ett cluster init with GPUs", function()
   end)
 
   it("probes the precisions that the device has, and needs no link for one device", function()
-    if reason then pending(reason) return end
     for capability, wanted in pairs { [75] = { "fp16", "fp32" }, [80] = { "bf16", "fp16", "fp32" } } do
       os.execute(("rm -rf '%s/clusters'"):format(folder))
       local out, status = init({ ETT_GPU_CAPABILITY = capability }, "--json")
@@ -72,7 +71,6 @@ describe("ett cluster init with GPUs", function()
   end)
 
   it("reports copies between devices that go through the host", function()
-    if reason then pending(reason) return end
     local out, status = init { ETT_GPU_DEVICES = 2, ETT_GPU_PEER = 0 }
     assert.equal(0, status, out)
     assert.equal("through the host's memory", cluster().links.intra.name)
@@ -80,14 +78,12 @@ describe("ett cluster init with GPUs", function()
   end)
 
   it("fits its probes into a small memory", function()
-    if reason then pending(reason) return end
     local out, status = init { ETT_GPU_MEMORY = 400000000 }
     assert.equal(0, status, out)
     assert.matches("2048%^3 products", cluster().device.source)
   end)
 
   it("does not touch the GPUs with --backend cpu", function()
-    if reason then pending(reason) return end
     local out, status = init(nil, "--backend cpu")
     assert.equal(0, status, out)
     assert.same({ "fp32" }, require("ett.base.schema").keys(cluster().device.peak_flops))
@@ -96,7 +92,6 @@ describe("ett cluster init with GPUs", function()
   end)
 
   it("writes nothing if a probe fails, and names the probe", function()
-    if reason then pending(reason) return end
     fails("^ett: cluster init: the probe of fp32 products on GPU 0 %(Stand%-In 90%) failed: out of memory on device "
       .. "0 .*%-%-backend cpu", { ETT_GPU_ALLOCATION_FAILS = 2 })
     fails("the probe of .- on GPU 0 .*ECC", { ETT_GPU_LOST = "4:214" })

@@ -2,7 +2,8 @@
 --- configuration or the device in it, nothing held.
 local stand_in = require "stand_in"
 
-local reason = stand_in.missing()
+if not require("needs").gpu(stand_in.missing(), "ett validate --backend cuda that fails", _ENV) then return end
+
 local folder
 
 local function one_sentence(out, status, expected_status)
@@ -15,7 +16,6 @@ describe("ett validate --backend cuda that fails", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("names the error in the command", function()
-    if reason then pending(reason) return end
     local capability, none = { ETT_GPU_CAPABILITY = 75 }, { ETT_GPU_DEVICES = 0 }
     for _, case in ipairs {
       { "--backend cuda --layouts 1x1,2x1", 2, "layout 2x1 needs the back end cpu; the back end cuda has only 1x1" },
@@ -36,7 +36,6 @@ describe("ett validate --backend cuda that fails", function()
   local short = "validate --backend cuda --quiet --steps 3 --scale 0.1 --configurations 2"
 
   it("names the configuration that does not fit into the device's memory, and the way out", function()
-    if reason then pending(reason) return end
     local out, status = stand_in.run(folder, short .. " --precision bf16", { ETT_GPU_MEMORY = 1500000000 })
     one_sentence(out, status, 1)
     assert.matches("^ett: configuration 2: out of memory on device 0 %(Stand%-In 90%): a tensor needs %d+ bytes, "
@@ -44,14 +43,12 @@ describe("ett validate --backend cuda that fails", function()
   end)
 
   it("samples nothing of an operator that computes a wrong result", function()
-    if reason then pending(reason) return end
     local out, status = stand_in.run(folder, "validate --quiet --scale 0.1 --configurations 1") -- it computes nothing
     one_sentence(out, status, 1)
     assert.matches("^ett: device 0 %(Stand%-In 90%): %l+_%l+ forward in bf16 computes a wrong result: ", out)
   end)
 
   it("names the configuration in whose step the device failed", function()
-    if reason then pending(reason) return end
     local out, status = stand_in.run(folder, short .. " --out samples")
     assert.equal(0, status, out)
     -- With its samples in place a run launches what measures the launches (some 3700), then trains.
@@ -61,7 +58,6 @@ describe("ett validate --backend cuda that fails", function()
   end)
 
   it("ends with a sentence for every failed allocation", function()
-    if reason then pending(reason) return end
     for n = 4, 400, 66 do
       local out, status = stand_in.run(folder, short, { ETT_GPU_ALLOCATION_FAILS = n,
         ETT_GPU_REPORT = folder .. "/report" .. n })
@@ -72,7 +68,6 @@ describe("ett validate --backend cuda that fails", function()
   end)
 
   it("refuses views and parts that a work list does not have", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "refused.lua", [[
       local device <close> = assert(require("ett.cuda").open(0))
       local work <close> = assert(device:work "fp32")

@@ -3,7 +3,8 @@
 local json = require "ett.json"
 local stand_in = require "stand_in"
 
-local reason = stand_in.missing()
+if not require("needs").gpu(stand_in.missing(), "ett validate --backend cuda", _ENV) then return end
+
 local folder
 
 --- Losses of steps on either back end from the same parameters, and how many launches a step has.
@@ -48,7 +49,6 @@ describe("ett validate --backend cuda", function()
   -- bf16 rounds to 8 bits; cuDNN's attention there, kernels of ett's own in fp32.
   for precision, tolerance in pairs { fp32 = 1e-6, bf16 = 1e-3 } do
     it("has the CPU back end's losses in " .. precision .. ", step by step", function()
-      if reason then pending(reason) return end
       stand_in.write(folder, "same.lua", same_steps:format(precision, 4))
       local out, status = stand_in.run(folder, "run same.lua", stand_in.computing())
       assert.equal(0, status, out)
@@ -65,7 +65,6 @@ describe("ett validate --backend cuda", function()
   end
 
   it("trains configurations from samples to the report, and the loss falls", function()
-    if reason then pending(reason) return end
     stand_in.write(folder, "prove.lua", [[
       local result = require("ett.validate").run { backend = "cuda", out = "out", layouts = { "1x1" }, scale = 0.01,
         steps = 6, precision = "bf16", sizes = { { 1, 32, 2, 48, 1, 1, 16 }, { 1, 48, 3, 64, 1, 2, 32 } },
@@ -85,7 +84,6 @@ describe("ett validate --backend cuda", function()
   -- is what is measured, unless something is counted twice, left out, or asked for at the wrong shape.
   for _, precision in ipairs { "bf16", "fp32" } do
     it("predicts the operators that the step runs, one by one, in " .. precision, function()
-      if reason then pending(reason) return end
       local out, status = stand_in.run(folder, ("validate --backend cuda --precision %s --configurations 4 --steps 5 "
         .. "--scale 0.3 --json 2>/dev/null"):format(precision), { ETT_GPU_REPORT = folder .. "/report" })
       assert.equal(0, status, out)
@@ -123,7 +121,6 @@ describe("ett validate --backend cuda", function()
   end
 
   it("prints the report, and uses a GPU by default", function()
-    if reason then pending(reason) return end
     local out, status = stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.5 --lines --no-check")
     assert.equal(0, status, out)
     assert.matches("\n1x1  2 x 768 heads 12 vocab 8192 batch 4x1 seq 1024  predicted +%d+%.%d+ ms  measured "
