@@ -2,6 +2,7 @@
 --- encoders and encoder-decoders. Counts are made again here, loop by loop.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local model_module = require "ett.model"
 local operator = require "ett.operator"
 local raised = require "raised"
@@ -468,11 +469,8 @@ describe("an encoder", function()
     local model = model_module.new("t5-3b", { encoder_seq = 512 })
     local function sent(split) -- tokens that leave each stage, from the stages' seconds at 1 ns a byte
       local profile = {
-        operator = function() return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" } end,
-        collective = function(_, kind, bytes)
-          local seconds = kind == "send_recv" and bytes * 1e-9 or 0
-          return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-        end,
+        operator = function() return exactly(0) end,
+        collective = function(_, kind, bytes) return exactly(kind == "send_recv" and bytes * 1e-9 or 0) end,
       }
       local e = estimate.new { model = model, cluster = "perlmutter", profile = profile,
         plan = { seq = 128, pp = 4, micro_batch = 2, micro_batches = 5, split = split } }
