@@ -1,6 +1,7 @@
 --- Context parallelism by three methods: volumes by hand, overlap against a walk along the ring, pieces counted one by
 --- one.
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local raised = require "raised"
@@ -13,15 +14,11 @@ local asked, rate
 local cluster = { name = "flat", path = "spec", gpus_per_node = 64,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
 local profile = {
-  operator = function(_, name, _, _, pass)
-    local seconds = name == "flash_attention" and attention[pass] or 1e-3
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-  end,
+  operator = function(_, name, _, _, pass) return exactly(name == "flash_attention" and attention[pass] or 1e-3) end,
   collective = function(_, kind, bytes)
     asked[kind] = asked[kind] or {}
     table.insert(asked[kind], bytes)
-    local seconds = bytes / rate
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    return exactly(bytes / rate)
   end,
 }
 

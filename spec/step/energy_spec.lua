@@ -2,6 +2,7 @@
 local cluster_parts = require "cluster_parts"
 local estimate = require "ett.step.estimate"
 local energy = require "ett.step.energy"
+local exactly = require "exactly"
 local model_module = require "ett.model"
 
 local model = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024 })
@@ -12,9 +13,9 @@ local function run(power, seconds, plan, more)
     peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12, power_watts = 500, power = power } }
   for k, v in pairs(more or {}) do cluster[k] = v end
   local profile = { operator = function()
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    return exactly(seconds)
   end, collective = function()
-    return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3, provenance = "measured" }
+    return exactly(1e-3)
   end }
   local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
   for k, v in pairs(plan or {}) do full[k] = v end
@@ -50,8 +51,7 @@ describe("the power of a device", function()
           local op = require("ett.operator").get(name)
           -- Products of fp8 plans are quantised, except the head; everything else runs in 16 bits.
           local own = (op.family ~= "gemm" or name == "lm_head") and schema.wide(dtype) or dtype
-          local seconds = pass == "update" and 0.0 or 2 * measure(op, shape, own, pass)
-          return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+          return exactly(pass == "update" and 0.0 or 2 * measure(op, shape, own, pass))
         end, collective = function() end }
         local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
         for k, v in pairs(plan) do full[k] = v end
@@ -125,10 +125,9 @@ describe("the energy of a step", function()
     local device = { name = "D", peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12,
       power_watts = 500, power = { idle_watts = 100, compute_watts = 400, memory_watts = 0, source = "spec" } }
     local profile = { operator = function(_, name, shape, _, pass) -- half the peak rate
-      local seconds = pass == "update" and 0.0 or 2 * require("ett.operator").get(name).flops(shape, pass) / 1e14
-      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      return exactly(pass == "update" and 0.0 or 2 * require("ett.operator").get(name).flops(shape, pass) / 1e14)
     end, collective = function()
-      return { seconds = 1e-4, low_seconds = 1e-4, high_seconds = 1e-4, provenance = "measured" }
+      return exactly(1e-4)
     end }
     local function joules(of, plan)
       local full = { seq = 4096, micro_batches = 4, accumulate_gradients = false }

@@ -1,5 +1,6 @@
 --- Distinct places of a token's experts: against draws, counted one by one.
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local generator = require("random").integers
@@ -65,13 +66,10 @@ describe("a dispatcher that sends a token once to a place", function()
     device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
   local asked, rates
   local profile = {
-    operator = function()
-      return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3, provenance = "measured" }
-    end,
+    operator = function() return exactly(1e-3) end,
     collective = function(_, kind, bytes, topology)
       if kind == "all_to_all" then asked[topology.nodes] = bytes end
-      local seconds = bytes / (rates[topology.nodes] or 1e10)
-      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      return exactly(bytes / (rates[topology.nodes] or 1e10))
     end,
   }
   local hyper = { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, experts = 16, top_k = 4 }

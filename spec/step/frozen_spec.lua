@@ -1,6 +1,7 @@
 --- Frozen weights and LoRA's adapters, against formulas by hand and a profile whose times are FLOPs alone.
 local command = require "command"
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local model_module = require "ett.model"
 local plan = require "ett.plan"
 local random_plans = require "random_plans"
@@ -14,19 +15,15 @@ local function model() return random_plans.llama(layers) end
 local flops_alone = {
   operator = function(_, name, shape, _, pass)
     local op = require("ett.operator").get(name)
-    local seconds = op.family == "gemm" and op.flops(shape, pass) / 1e12 or 0.0
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    return exactly(op.family == "gemm" and op.flops(shape, pass) / 1e12 or 0.0)
   end,
-  collective = function() return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" } end,
+  collective = function() return exactly(0.0) end,
 }
 
 --- One second for 1e12 bytes that move.
 local bytes_alone = {
-  operator = function() return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" } end,
-  collective = function(_, _, bytes)
-    local seconds = bytes / 1e12
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-  end,
+  operator = function() return exactly(0.0) end,
+  collective = function(_, _, bytes) return exactly(bytes / 1e12) end,
 }
 
 local function of(fields, profile)
@@ -88,7 +85,7 @@ describe("LoRA", function()
     local reduced = 0
     local e = of({ lora_rank = 16, dp = 4 }, { operator = flops_alone.operator, collective = function(_, _, bytes)
       reduced = reduced + bytes
-      return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
+      return exactly(0.0)
     end })
     assert.is_true(reduced > 0 and reduced <= 4 * e.stages[1].parameters + 16, reduced)
   end)
@@ -179,8 +176,7 @@ end)
 describe("gradients under ZeRO-3", function()
   it("are reduced by layer, without the frozen layers", function()
     local each = { operator = bytes_alone.operator, collective = function(_, kind)
-      local seconds = kind == "reduce_scatter" and 1.0 or 0.0
-      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      return exactly(kind == "reduce_scatter" and 1.0 or 0.0)
     end }
     for _, count in ipairs { 0, 2, layers } do
       local trained = layers - count + (count > 0 and 1 or 2) -- with the head, and the embedding
@@ -255,12 +251,8 @@ end)
 
 --- Every operator and collective takes a second.
 local seconds_alone = {
-  operator = function()
-    return { seconds = 1.0, low_seconds = 1.0, high_seconds = 1.0, provenance = "measured" }
-  end,
-  collective = function()
-    return { seconds = 1.0, low_seconds = 1.0, high_seconds = 1.0, provenance = "measured" }
-  end,
+  operator = function() return exactly(1.0) end,
+  collective = function() return exactly(1.0) end,
 }
 
 describe("recomputation of frozen layers", function()

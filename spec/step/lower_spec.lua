@@ -1,6 +1,7 @@
 --- Lowering: properties of an operator come from the fields of its file, not from its name.
 local command = require "command"
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
@@ -53,9 +54,9 @@ describe("quantised products", function()
       seconds = seconds or 1e-3
       local profile = { operator = function(_, name, _, own)
         asked[name] = own
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        return exactly(seconds)
       end, collective = function()
-        return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" }
+        return exactly(0)
       end }
       local e = estimate.new { model = model, cluster = "dgx_h100", profile = profile, units = true,
         plan = { seq = 4096, micro_batches = 1, dp = 8, ep = 8, dtype = dtype,
@@ -152,11 +153,8 @@ describe("a split backward pass", function()
   it("delays weight gradients of products and lookups and their accumulation, but not norms", function()
     local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add
     local profile = {
-      operator = function(_, name, _, _, pass)
-        local seconds = pass == "backward" and (cost[name] or 0) or 0
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-      end,
-      collective = function() return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" } end,
+      operator = function(_, name, _, _, pass) return exactly(pass == "backward" and (cost[name] or 0) or 0) end,
+      collective = function() return exactly(0) end,
     }
     local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1000 })
     local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true,
@@ -516,13 +514,8 @@ describe("a module of experts that selective recomputation repeats", function()
     local model = model_module.new("mixtral", { layers = 3, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
       experts = 8, top_k = 2 })
     local profile = {
-      operator = function(_, name)
-        local seconds = name == "flash_attention" and 1.0 or 1e-4
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-      end,
-      collective = function()
-        return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
-      end,
+      operator = function(_, name) return exactly(name == "flash_attention" and 1.0 or 1e-4) end,
+      collective = function() return exactly(0.0) end,
     }
     local function run_with(modules, slow)
       local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true, plan = {
@@ -564,13 +557,8 @@ describe("a host that reads the experts' numbers of tokens", function()
   -- Forward seconds of waits for the host, and the names of a layer's forward operations. One operator takes a second.
   local function run_with(stack, long, plan)
     local profile = {
-      operator = function(_, name)
-        local seconds = name == long and 1.0 or short
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-      end,
-      collective = function()
-        return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" }
-      end,
+      operator = function(_, name) return exactly(name == long and 1.0 or short) end,
+      collective = function() return exactly(0.0) end,
     }
     local e = estimate.new { model = model, cluster = "perlmutter", profile = profile, units = true,
       plan = require("ett.base.merged")({ seq = 512, micro_batches = 4, stack = stack }, plan or {}) }

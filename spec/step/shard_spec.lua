@@ -1,5 +1,6 @@
 --- Shards and their replicas, layers gathered ahead, weights that stay whole, offloading: memory and volumes by hand.
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
@@ -20,14 +21,10 @@ local cluster = { name = "flat", path = "spec", gpus_per_node = 8, host = { band
     peak_flops = { bf16 = 1e14, fp32 = 5e13, fp8 = 2e14, fp8_block = 2e14, mxfp8 = 2e14, nvfp4 = 4e14 },
     memory_bytes = 80e9, memory_bandwidth = 1e12 } }
 local profile = {
-  operator = function(_, _, _, _, pass)
-    local seconds = pass == "backward" and 2e-3 or 1e-3
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-  end,
+  operator = function(_, _, _, _, pass) return exactly(pass == "backward" and 2e-3 or 1e-3) end,
   collective = function(_, kind, bytes, topology)
     asked[#asked + 1] = { kind = kind, bytes = bytes, ranks = topology.ranks, nodes = topology.nodes }
-    local seconds = bytes * 1e-9 * (kind == "all_gather" and 1 or kind == "reduce_scatter" and 100 or 1e4)
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    return exactly(bytes * 1e-9 * (kind == "all_gather" and 1 or kind == "reduce_scatter" and 100 or 1e4))
   end,
 }
 
@@ -173,7 +170,7 @@ describe("ranks that own whole tensors", function()
       what.profile = { operator = profile.operator, collective = function(_, kind, bytes, topology)
         local seconds = kind == "all_gather" and 1e-3 + bytes * 1e-9 or 0.0
         asked[#asked + 1] = { kind = kind, bytes = bytes, ranks = topology.ranks }
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        return exactly(seconds)
       end }
       local s, largest = estimate.new(what).stages[1], 0.0
       for _, a in ipairs(asked) do if a.kind == "all_gather" then largest = math.max(largest, a.bytes) end end
@@ -313,8 +310,7 @@ describe("layers whose weights are gathered one ahead", function()
         local all = given(plan)
         all.model, all.units, all.profile = large, true, { operator = profile.operator,
           collective = function(_, kind, bytes)
-            local seconds = kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15
-            return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+            return exactly(kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15)
           end }
         local e = estimate.new(all)
         local share, hidden = stack[plan.stack:match "^[^:]+"], 0.0
@@ -352,8 +348,7 @@ describe("layers whose weights are gathered several ahead", function()
     local what = given(all)
     what.model, what.units, what.profile = own or wide, true, { operator = profile.operator,
       collective = function(_, kind, bytes)
-        local seconds = kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        return exactly(kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15)
       end }
     return estimate.new(what)
   end

@@ -1,6 +1,7 @@
 -- The timeline of a step, its Chrome trace and its page, against the estimate that they draw.
 local chrome_trace = require "ett.step.chrome_trace"
 local estimate = require "ett.step.estimate"
+local exactly = require "exactly"
 local folder = require "ett.base.folder"
 local json = require "ett.json"
 local model = require "ett.model"
@@ -262,9 +263,7 @@ describe("messages of gradients and weights", function()
 
   it("have a count, also if they take no time", function()
     local function answer(seconds)
-      return function()
-        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
-      end
+      return function() return exactly(seconds) end
     end
     local e = estimate.new { model = dense, cluster = "dgx_h100", units = true,
       profile = { operator = answer(1e-3), collective = answer(0) },
@@ -300,8 +299,7 @@ describe("messages of gradients and weights", function()
     local profile = { operator = function() return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3,
       provenance = "measured" } end,
     collective = function(_, kind, bytes)
-      local seconds = bytes * (each[kind] or 0)
-      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      return exactly(bytes * (each[kind] or 0))
     end }
     for _, case in ipairs { { zero = 1 }, { zero = 2 }, { zero = 3 }, { zero = 1, gradient_all_reduce = true },
       { zero = 2, overlap_gradients = true }, { zero = 1, bucket_bytes = 1e7 },

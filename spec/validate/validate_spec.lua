@@ -1,4 +1,5 @@
 --- `ett validate`: the choice of the measured time, and the composition of a prediction.
+local exactly = require "exactly"
 local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then
@@ -14,7 +15,7 @@ local wires = require "ett.validate.wires"
 --- A profile that knows one time for everything.
 local function constant(seconds)
   return { operator = function()
-    return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    return exactly(seconds)
   end }
 end
 
