@@ -150,6 +150,21 @@ describe("the library", function()
   end)
 end)
 
+describe("environment variables", function()
+  it("that users set are in lua/ett/cli/README.md", function()
+    local page, unnamed = tree.read "lua/ett/cli/README.md", {}
+    local of_others = { "^HOME$", "^NCCL_", "^OMPI_", "^OPENBLAS_", "^PMIX?_", "^SLURM_" } -- launchers and libraries
+    for _, path in ipairs(tree.files "^[lrs][^p].*%.%l+$") do
+      for name in tree.read(path):gmatch "%f[%w_]getenv[ (]*[\"']([%w_]+)" do
+        local known = page:find("`" .. name .. "`", 1, true) ~= nil
+        for _, pattern in ipairs(of_others) do known = known or name:find(pattern) ~= nil end
+        if not known then unnamed[#unnamed + 1] = path .. ": " .. name end
+      end
+    end
+    assert_none(unnamed)
+  end)
+end)
+
 describe("folders", function()
   -- Test data, and folders that one file describes for all its siblings.
   local exempt = { "^spec/fuzz/corpus/.", "^clusters/.+/" }
