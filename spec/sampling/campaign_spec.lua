@@ -239,7 +239,7 @@ describe("a table", function()
     local given = campaign.resolve { name = "small",
       max_repeats = 3, min_repeats = 1, cold_bytes = 1 << 20, samples = { {
       operator = "spec_linear", shapes = shapes or { rows = { 4, 8 }, inner = { 8, 16, 24 }, outer = 8 } } } }
-    given.fingerprint = campaign.fingerprint("small")
+    given.fingerprint = "5"
     return given
   end
 
@@ -298,7 +298,7 @@ describe("a table", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
     sampler.run(given, { out = folder, limit = 1 })
-    given.fingerprint = campaign.fingerprint("other")
+    given.fingerprint = "0"
     assert.error_matches(function() sampler.run(given, { out = folder }) end, "another version of this campaign")
     assert.equal(5, sampler.run(given, { out = folder, continue_changed = true })[1].measured)
   end)

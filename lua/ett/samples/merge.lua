@@ -65,8 +65,8 @@ local function fact(t, field)
   return (field == "campaign" and t.last or t.first)[field]
 end
 
---- Raises an error if two tables are not parts of one campaign on one device, with the same settings. Tables of an
---- older ett may lack the file of the operator, and those of other programs the settings.
+--- Raises an error if two tables are not parts of one campaign on one device, with the same settings. Tables
+--- of bundled operators lack the file of the operator, and those of other programs the settings.
 local function check_alike(first, t)
   local function compare(field, a, b)
     if a == b then return end

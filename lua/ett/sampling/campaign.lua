@@ -34,9 +34,6 @@ local sample_schema = {
   ranks = "count?", nodes = "count?",
 }
 
---- A hash of a file's text: it changes when a campaign or operator file is edited.
-campaign.fingerprint = ett_io.hash
-
 local function contains(list, name)
   for _, entry in ipairs(list) do
     if entry == name then return true end
@@ -308,7 +305,7 @@ function campaign.load(path)
     loaded = campaign.resolve(find.load_file(path), name)
   end
   loaded.path = path
-  loaded.fingerprint = campaign.fingerprint(text)
+  loaded.fingerprint = ett_io.hash(text)
   return loaded
 end
 
