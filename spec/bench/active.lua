@@ -4,7 +4,6 @@
 -- grid's model has every third of the visits of each shape, active sampling's has all of the few that it chooses, and
 -- held-out shapes are held to all visits. The same times serve as small grids too: every other value of every
 -- dimension. The recorded campaigns of GPUs are `active_recorded`.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local active = require "ett.sampling.active"
 local active_campaign = require "active_campaign"
 local campaign = require "ett.sampling.campaign"

@@ -1,5 +1,4 @@
 --- Active sampling against the full grid on the shared sample tables of GPUs: deterministic.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local campaign = require "active_campaign"
 local samples = require "ett.profile.samples"
 

@@ -1,7 +1,6 @@
 --- The CUDA back end on a GPU of this machine: outputs of every operator, samples a second, its samples beside the
 --- device's bundled kernel tables, and predicted training steps. ETT_BENCH_GPU=FOLDER keeps the samples there.
 local host = require "ett.host"
-package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
 local command = require "command"
 local devices = require "ett.profile.device"
 local device_times = require "ett.profile.device_times"

@@ -1,6 +1,5 @@
 --- Held-out error, coverage and width of the regressors on the shared sample files.
 --- Skips with a message if the files are missing.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local find = require "ett.base.find"
 local floor = require "holdout_floor"
 local holdout = require "ett.profile.holdout"

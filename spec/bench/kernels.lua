@@ -2,8 +2,6 @@
 -- Whole weights (n, k), heads or models are held out: a seeded fifth, never used to choose a feature or a parameter.
 local bench = { summary = "kernel models on held-out shapes" }
 
-local root = require("ett.host").root
-package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
 local fit_norms = require "fit_norms"
 local fit_streaming = require "fit_streaming"
 local kernel_tables = require "kernel_tables"

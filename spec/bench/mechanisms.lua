@@ -1,5 +1,4 @@
 --- Steps, messages and memory against bounds and oracles; speed of the event engine and of large steps.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local kernel_tables = require "kernel_tables"
 local rank_map = require "rank_map"
 local run_oracles = require "run_oracles"

@@ -1,6 +1,5 @@
 --- Public models by name and the counts of parameters that their files state.
 -- The counts were written from memory (lua/models/README.md): agreement is no proof against the publication.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 
 return {
   summary = "public models by name: how many have the count that their file states",

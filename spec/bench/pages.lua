@@ -162,8 +162,6 @@ local function search_rows(add, folder)
 end
 
 function bench.run(opts)
-  local host = require "ett.host"
-  package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, host.root, host.root)
   local why = require("browser").missing()
   if why then return { { measure = "pages", value = why } } end
   local rows, bytes = {}, opts.bytes or 311 * 1000 * 1000

@@ -1,5 +1,4 @@
 --- Schedules against an independent simulator and the papers' bubbles; speed of the event engine and of large steps.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local schedules = require "ett.plan.schedules"
 local simulator = require "pipeline_simulator"
 local step_core = require "ett.step"

@@ -3,7 +3,6 @@
 -- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are
 -- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its
 -- source.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local published = require "published"
 
 local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision",

@@ -1,6 +1,5 @@
 --- Searches: optima against brute force, the speed and memory of a large space, ranks, kills.
 local host = require "ett.host"
-package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
 local command = require "command"
 local sample = require "ett.sample"
 

@@ -1,7 +1,5 @@
 --- Coverage of a step's 90 % interval: steps composed of held-out measured operator times of
 --- the shared samples, against the interval that estimates would print for them.
-local root = require("ett.host").root
-package.path = package.path .. ";" .. root .. "/spec/support/?.lua;" .. root .. "/spec/bench/support/?.lua"
 local estimate = require "ett.step.estimate"
 local holdout = require "ett.profile.holdout"
 local step_intervals = require "step_intervals"

@@ -26,8 +26,6 @@ local function english(structure, tree)
 end
 
 function bench.run(opts)
-  local host = require "ett.host"
-  package.path = host.root .. "/spec/support/?.lua;" .. package.path
   local structure, tree = require "structure", require "tree"
   local rows = {}
   local function list(measure, found, most)

@@ -55,7 +55,6 @@ local function run_quietly(command) assert(os.execute(command), "bench: " .. com
 
 function bench.run(opts)
   local host = require "ett.host"
-  package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, host.root, host.root)
   local folder = require("reference_traces").folder()
   if not folder then return { { measure = "reference traces", value = "not at hand (ETT_REFERENCE)" } } end
   local ett = ("%s/bin/ett"):format(host.prefix)

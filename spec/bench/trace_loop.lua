@@ -223,7 +223,6 @@ local function replays(root, rows)
 end
 
 function bench.run()
-  package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
   local root, rows = require("reference_traces").folder(), {}
   if not root then return { { measure = "the shared traces", value = "not at hand (ETT_REFERENCE)" } } end
   plans(root, rows)

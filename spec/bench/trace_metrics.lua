@@ -55,8 +55,6 @@ local function rows_of(path)
 end
 
 function bench.run()
-  local host = require "ett.host"
-  package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, host.root, host.root)
   local folder = require("reference_traces").folder()
   if not folder then return { { measure = "reference traces", value = "not at hand (ETT_REFERENCE)" } } end
   local path = os.tmpname()

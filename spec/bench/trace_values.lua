@@ -2,8 +2,6 @@
 local bench = { summary = "every value of reference.json, from the real traces" }
 
 function bench.run()
-  local host = require "ett.host"
-  package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
   local list = require("reference_check").list()
   if not list then
     return { { measure = "values of reference.json", value = "not at hand (ETT_REFERENCE)" } }

@@ -21,7 +21,8 @@ return {
       error_module.raise("missing", "bench: no benchmarks found: spec/bench is part of the source tree, not of an "
         .. "installed one")
     end
-    local list, all = {}, {}
+    local list, all, root = {}, {}, require("ett.host").root
+    package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
     for i, name in ipairs(names) do
       if not find.path("spec/bench", name) then
         error_module.raise("usage", "bench: no benchmark '%s'%s", name, error_module.suggestion(name, known))
