@@ -1,24 +1,19 @@
 --- The Lua files compiled at build time (runtime/host/compiled.h): served only for the same text, and never needed.
+local command = require "command"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
 
 local tree
 local function shell(...)
-  local command = string.format(...)
-  assert(os.execute(command), command)
+  local line = string.format(...)
+  assert(os.execute(line), line)
 end
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("a")
-  file:close()
-  return text
-end
+local function read(path) return assert(require("ett.io").read(path)) end
 
 local function run(arguments)
-  local pipe = io.popen(("'%s/bin/ett' %s 2>&1"):format(tree, arguments))
-  local text = pipe:read("a")
-  return text, (pipe:close())
+  local text, status = command.shell(("'%s/bin/ett' %s"):format(tree, arguments))
+  return text, status == 0
 end
 
 describe("Lua files compiled at build time", function()

@@ -4,12 +4,7 @@ local lfs = require "lfs"
 local raised = require "raised"
 local shell = require "ett.base.shell"
 
-local function text_of(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("a")
-  file:close()
-  return text
-end
+local function text_of(path) return assert(require("ett.io").read(path)) end
 
 describe("ett.folder", function()
   it("makes parent folders, and names a folder that cannot be made", function()

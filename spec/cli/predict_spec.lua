@@ -1,21 +1,11 @@
 --- `ett predict --composition reference` as its users run it: YAML in, recorded times in, JSON out.
+local command = require "command"
 local host = require "ett.host"
 local json = require "ett.json"
 
 local folder = (os.getenv("ETT_REFERENCE") or "../shared/reference") .. "/estimate-train-time"
 
-local function exists(path)
-  local file = io.open(path)
-  if file then file:close() end
-  return file ~= nil
-end
-
-local function run(command)
-  local pipe = assert(io.popen(("%s/bin/ett %s 2>&1"):format(host.prefix, command), "r"))
-  local text = pipe:read("a")
-  local _, _, status = pipe:close()
-  return text, status
-end
+local function run(arguments) return command.shell(("%s/bin/ett %s"):format(host.prefix, arguments)) end
 
 local function temporary(text) return require("ett.base.folder").write(os.tmpname(), text) end
 
@@ -38,7 +28,7 @@ describe("a prediction in a new process", function()
 end)
 
 describe("ett predict --composition reference", function()
-  if not exists(folder .. "/golden.json") then
+  if not require("lfs").attributes(folder .. "/golden.json") then
     pending("skipped: the recorded runs are not at " .. folder)
     return
   end

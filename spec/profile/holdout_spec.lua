@@ -8,9 +8,7 @@ local fits = require("needs").fitting(it, pending)
 local folders = {}
 
 local function folder(files)
-  local path = os.tmpname()
-  os.remove(path)
-  assert(ett_io.make_folder(path))
+  local path = require("command").folder()
   folders[#folders + 1] = path
   for name, text in pairs(files) do assert(ett_io.write(path .. "/" .. name, text)) end
   return path
@@ -44,7 +42,7 @@ local function gpu_table(fast, share)
   return table.concat(lines, "\n") .. "\n"
 end
 
-teardown(function() for _, path in ipairs(folders) do os.execute(("rm -r '%s'"):format(path)) end end)
+teardown(function() for _, path in ipairs(folders) do require("command").remove(path) end end)
 
 describe("ett.holdout", function()
   it("tests the model of the profile: a surface for CPU tables", function()

@@ -864,9 +864,7 @@ end)
 describe("a coefficient file", function()
   local folder, device
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    assert(files.make_folder(folder))
+    folder = require("command").folder()
     device = device_module.get "h100_sxm"
     device.folder = folder
   end)

@@ -34,7 +34,7 @@ end)
 
 teardown(function()
   cache.folder = real_folder
-  for _, folder in ipairs { path, kept } do os.execute(("rm -rf '%s'"):format(folder)) end
+  for _, folder in ipairs { path, kept } do require("command").remove(folder) end
 end)
 
 local shape = { tokens = 4096, in_features = 4096, out_features = 12288 }
@@ -121,9 +121,7 @@ describe("a void pass", function()
   end)
 
   fits("needs a majority of the rows; a minority is dropped row by row", function()
-    local other = os.tmpname()
-    os.remove(other)
-    assert(ett_io.make_folder(other))
+    local other = require("command").folder()
     local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))
     local n = 0
     text = text:gsub("(1,[45],1024,%d+,)([%d.]+)(,[%d.]+)", function(head, f)
@@ -137,7 +135,7 @@ describe("a void pass", function()
     local p = profile.from_samples({ other }, { cache = false })
     assert.is_nil(p:void("linear_qkv", "fp16", "backward"))
     assert.equal(n, p:model("gemm fp16", p.pools["gemm fp16"], "backward"):facts().dropped)
-    os.execute(("rm -r '%s'"):format(other))
+    require("command").remove(other)
   end)
 end)
 
@@ -190,9 +188,7 @@ end)
 
 describe("a void pass of a memory-bound operator", function()
   fits("is timed from the other pass by the ratio of bytes", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    assert(ett_io.make_folder(folder))
+    local folder = require("command").folder()
     local lines = { "b,l,dim,F_dur(us),B_dur(us)" }
     for b = 1, 5 do
       for dim = 4096, 8192, 512 do
@@ -210,7 +206,7 @@ describe("a void pass of a memory-bound operator", function()
     assert.near(norm.bytes(x, "fp16", "backward") / norm.bytes(x, "fp16", "forward") * forward.seconds,
       backward.seconds, 1e-12)
     assert.matches("backward samples are void, .*, as bytes", backward.detail)
-    os.execute(("rm -r '%s'"):format(folder))
+    require("command").remove(folder)
   end)
 end)
 
@@ -245,7 +241,7 @@ describe("a row of a memory-bound operator that is faster than the memory", func
     assert.equal(fast, reasons(p))
     assert.is_nil(p:void("residual_add", "fp16", "forward"))
     assert.equal(0, reasons(p:as_sampled()))
-    os.execute(("rm -r '%s'"):format(folder))
+    require("command").remove(folder)
   end)
 end)
 

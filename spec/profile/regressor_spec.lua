@@ -466,9 +466,7 @@ describe("ett.profile.samples", function()
   end)
 
   it("reports the rows and passes of a table that were measured under noise", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    assert(require("ett.io").make_folder(folder))
+    local folder = require("command").folder()
     local path = folder .. "/CPU_gelu_fp32.csv"
     assert(require("ett.io").write(path, table.concat({ "# ett: 1", "# backend: cpu",
       "tokens,width,F_dur(us),B_dur(us)", "16,64,1.5,2.5", "#~ disturbed: 32,64: backward: memory up to 30 % slow",
@@ -481,6 +479,6 @@ describe("ett.profile.samples", function()
     local data = require("ett.profile").from_samples({ folder }, { cache = false }):data(
       { samples.index(folder)[1] }, "backward")
     assert.same({ [2] = true, [4] = true }, data.disturbed)
-    os.execute(("rm -r '%s'"):format(folder))
+    require("command").remove(folder)
   end)
 end)

@@ -86,9 +86,7 @@ describe("ett.profile", function()
   end)
 
   fits("pools fp16 and bf16 files of one collective and topology, and keeps fp32 apart", function()
-    local several = os.tmpname()
-    os.remove(several)
-    assert(ett_io.make_folder(several))
+    local several = require("command").folder()
     local function seconds(elements, bytes) return 20e-6 + elements * bytes / 5e10 end
     for dtype, range in pairs { fp16 = { 1, 40, 2 }, bf16 = { 41, 70, 2 }, fp32 = { 1, 50, 4 } } do
       local lines = { "shape,dur(us)" }
@@ -119,7 +117,7 @@ describe("ett.profile", function()
         assert.not_equal("extrapolated", answer.provenance)
       end
     end
-    os.execute(("rm -r '%s'"):format(several))
+    require("command").remove(several)
   end)
 
   fits("keeps its predictions in coefficient files of a few kilobytes", function()
@@ -172,7 +170,7 @@ describe("ett.profile", function()
     assert.is_false(ok)
     assert.equal(gelu .. ":4: gelu: field 'tokens' must be a positive integer, got 128.5", tostring(err))
     assert.has_error(function() profile.open(bad .. "/nccl/none") end)
-    os.execute(("rm -r '%s'"):format(bad))
+    require("command").remove(bad)
   end)
 
   -- A folder with one table of an operator on an A100: lists of each column, and the microseconds of a row.
@@ -218,7 +216,7 @@ describe("ett.profile", function()
     end
     assert.equal("interpolated", answer(32).provenance)
     assert.equal(0, #(next(p:report()) and select(2, next(p:report())) or {}))
-    os.execute(("rm -r '%s'"):format(made))
+    require("command").remove(made)
   end)
 
   fits("warns where the fit dropped a slower mode of a kernel, also from the cache", function()
@@ -247,10 +245,10 @@ describe("ett.profile", function()
       end
       local answer = profile.open(made):operator("gelu", { tokens = 4096, width = 1024 }, "fp16", "forward")
       assert.is_nil(answer.caution)
-      os.execute(("rm -r '%s'"):format(made))
+      require("command").remove(made)
     end
     cache.folder = real
-    os.execute(("rm -rf '%s'"):format(kept))
+    require("command").remove(kept)
   end)
 
   fits("predicts partial rotations, from tables with and without them", function()
@@ -292,7 +290,7 @@ describe("ett.profile", function()
   it("knows a shape that was sampled once to 15 % on a device without kernel tables", function()
     local own = os.tmpname()
     os.remove(own)
-    finally(function() os.execute(("rm -r '%s'"):format(own)) end)
+    finally(function() require("command").remove(own) end)
     assert(ett_io.make_folder(own))
     write(own .. "/aprocessor_gelu_fp16.csv", "tokens,width,F_dur(us)\n64,512,5\n128,512,9\n")
     local answer = profile.open(own, none):operator("gelu", { tokens = 64, width = 512 }, "fp16", "forward")
@@ -312,7 +310,7 @@ describe("ett.profile", function()
       s.head_dim, s.rotary_dim = table.unpack(other)
       assert.not_equal("measured", p:operator("rope", s, "bf16", "forward").provenance)
     end
-    os.execute(("rm -r '%s'"):format(made))
+    require("command").remove(made)
   end)
 
   -- samples.read of a table with this text, of a made-up operator.
@@ -476,7 +474,7 @@ describe("ett.profile", function()
     write(file, text)
     assert.are.equal(ask(profile.open(path, none), "linear1").seconds,
       ask(profile.open(other, none), "linear1").seconds)
-    os.execute(("rm -r '%s'"):format(other))
+    require("command").remove(other)
   end)
 
   -- A folder with an operator of a user, a module that it requires, and a table of it in the folder "samples".
@@ -515,7 +513,7 @@ return op]] })
     local far = profile.open(root .. "/samples", none):operator("zcopy", { tokens = 4096, width = 2560 }, "fp16",
       "forward")
     assert.near(1, far.outside, 1e-9)
-    os.execute(("rm -r '%s'"):format(root))
+    require("command").remove(root)
     root = own_operator("zseen", { ["operators/zseen.lua"] = own_head("zseen", "attention") .. [[
 function op.flops(s) return 2.0 * s.tokens end
 function op.bytes(s) return 4.0 * s.tokens end
@@ -527,7 +525,7 @@ return op]] })
       return profile.open(root .. "/samples", none):operator("zseen", { tokens = 64, width = 512 }, "fp16", "forward")
     end)
     find.set_folders {}
-    os.execute(("rm -r '%s'"):format(root))
+    require("command").remove(root)
     assert.is_false(ok)
     assert.matches("^samples of zseen fp16 forward: dimension 5 of family 'attention' must be", tostring(why))
   end)
@@ -549,7 +547,7 @@ return op]] })
 
     before_each(function() cache.folder = function() return kept end end)
     after_each(function() cache.folder, cache.warn = real_folder, real_warn end)
-    teardown(function() os.execute(("rm -rf '%s'"):format(kept)) end)
+    teardown(function() require("command").remove(kept) end)
 
     fits("stores a fit, loads it, and fits again after damage", function()
       local first = ask(profile.open(path), "linear1")
@@ -576,7 +574,7 @@ return op]] })
       local fast, slow = ask(profile.open(path), "linear1"), ask(profile.open(other), "linear1")
       assert.is_true(math.abs(slow.seconds / fast.seconds - 2) < 0.1)
       assert.are.equal(before + 1, #entries())
-      os.execute(("rm -r '%s'"):format(other))
+      require("command").remove(other)
     end)
 
     fits("has different keys for different modules of an operator", function()
@@ -590,7 +588,7 @@ return op]] })
         local paths = { root .. "/samples/A100_zhelped_fp16.csv" }
         local found = cache.key(paths, { { operator = { path = root .. "/operators/zhelped.lua" } } }, "forward")
         find.set_folders {}
-        os.execute(("rm -r '%s'"):format(root))
+        require("command").remove(root)
         return found
       end
       assert.equal(key(1), key(1))
@@ -605,7 +603,7 @@ return op]] })
         return ("%.4f,%.4f\n"):format(3 * f, 3 * b)
       end)))
       assert.is_true(math.abs(ask(profile.open(own), "linear1").seconds / before - 3) < 0.15)
-      os.execute(("rm -r '%s'"):format(own))
+      require("command").remove(own)
     end)
 
     -- Runs each command twice with a cache that is empty before, or holds the fits of `ett fit`. Samples: one operator,

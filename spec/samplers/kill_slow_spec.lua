@@ -39,9 +39,7 @@ describe("a campaign whose tables take turns, killed between the visits of a blo
   end
 
   it("continues with the stored visits", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    local folder = require("command").folder()
     local file = host.root .. "/spec/samplers/fixture/kill_visits.lua"
     local command = ("exec '%s/bin/ett' sample '%s' --out '%s' --quiet >/dev/null"):format(host.prefix, file, folder)
     local held = 0
@@ -65,6 +63,6 @@ describe("a campaign whose tables take turns, killed between the visits of a blo
     assert.equals(shapes, written)
     assert.equals(1, most)
     assert.equals(0, (visits(folder))) -- no longer needed
-    os.execute(("rm -r '%s'"):format(folder))
+    require("command").remove(folder)
   end)
 end)

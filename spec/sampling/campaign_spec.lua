@@ -294,15 +294,6 @@ describe("a table", function()
     end
   end)
 
-  it("refuses an edited campaign without --continue-changed", function()
-    if not usable then return pending("no CPU back end") end
-    local given = small()
-    sampler.run(given, { out = folder, limit = 1 })
-    given.fingerprint = "0"
-    assert.error_matches(function() sampler.run(given, { out = folder }) end, "another version of this campaign")
-    assert.equal(5, sampler.run(given, { out = folder, continue_changed = true })[1].measured)
-  end)
-
   it("records failed shapes with the reason, and does not repeat them", function()
     if not usable then return pending("no CPU back end") end
     local given = small()

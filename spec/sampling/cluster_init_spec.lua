@@ -20,7 +20,7 @@ describe("ett.sampling.cluster_init", function()
       assert(ett_io.write(("%s/class/%s"):format(root, path), text))
     end
     local cards = cluster_init.network_cards(root)
-    os.execute(("rm -r '%s'"):format(root))
+    require("command").remove(root)
     assert.same({ { name = "eth0", megabits = 25000, kind = "ethernet" }, { name = "wlan0", kind = "virtual" },
       { name = "mlx5_0", megabits = 400000, kind = "infiniband" }, { name = "mlx5_1", kind = "infiniband" } }, cards)
     assert.same({}, cluster_init.network_cards(root))
@@ -108,9 +108,7 @@ describe("ett.sampling.cluster_init", function()
   end)
 
   fits("was on a busy machine if samples are faster than its rates: estimates say so", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    assert(ett_io.make_folder(folder))
+    local folder = require("command").folder()
     local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
     for b = 1, 5 do
       for dim = 256, 1024, 64 do
@@ -132,7 +130,7 @@ describe("ett.sampling.cluster_init", function()
     local sentence = "linear_qkv, linear_proj, linear_up, linear_down, lm_head: the samples are faster than the "
       .. "cluster's rates, which limit the times; measure the rates again on an idle machine (`ett cluster init`)"
     local slow, quick = warned(4e10), warned(7e10)
-    os.execute(("rm -r '%s'"):format(folder))
+    require("command").remove(folder)
     assert.is_truthy(slow:find(sentence, 1, true), slow)
     assert.is_nil(quick:find("faster than the cluster's rates", 1, true), quick)
   end)

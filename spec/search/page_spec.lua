@@ -1,30 +1,16 @@
 -- The page of a search: its packed columns give the rows back, and its data are those of the result.
 local columns = require "ett.search.page.columns"
 local estimate = require "ett.step.estimate"
+local inflate = require "inflate"
 local model_module = require "ett.model"
 local pages = require "ett.report.page"
 local search = require "ett.search.search"
-
---- Inflates the numbered blobs of a page with Python's zlib.
-local function blobs(page)
-  return require("ett.base.folder").within(function(folder)
-    require("ett.base.folder").write(folder .. "/x", table.concat(page.blobs, "\n"))
-    local pipe = io.popen(("python3 -c 'import base64,zlib\nfor t in open(\"%s/x\").read().split(\"\\n\"): "
-      .. "print(zlib.decompress(base64.b64decode(t), -15).hex())'"):format(folder))
-    local list = {}
-    for i = 1, #page.blobs do
-      list[i] = assert(pipe:read("l")):gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end)
-    end
-    assert(pipe:close())
-    return list
-  end)
-end
 
 local function code(bytes, i, count, wide) return bytes:byte(i) + (wide and bytes:byte(count + i) * 256 or 0) end
 
 --- The rows that the columns hold, in their order.
 local function read(page, out)
-  local texts, rows = blobs(page), {}
+  local texts, rows = inflate(page.blobs), {}
   for i = 1, out.count do
     local row = {}
     for _, fixed in ipairs(out.fixed) do row[fixed[1]] = fixed[2] end
@@ -87,7 +73,7 @@ describe("the page of a search", function()
     pages_of_search.most_details = most
     local data = page.data
     assert.equal(#s.rows, data.columns.count)
-    local details = require("ett.json").decode(blobs(page)[data.details + 1])
+    local details = require("ett.json").decode(inflate(page.blobs)[data.details + 1])
     local rows = read(page, data.columns)
     local seen = 0
     for place, detail in pairs(details) do
@@ -140,7 +126,7 @@ describe("the page of a search", function()
     end
     local page = require("ett.search.page").new(s, model)
     local rows = read(page, page.data.columns)
-    for place, detail in pairs(require("ett.json").decode(blobs(page)[page.data.details + 1])) do
+    for place, detail in pairs(require("ett.json").decode(inflate(page.blobs)[page.data.details + 1])) do
       local sum = 0.0
       for _, part in ipairs(detail.parts) do sum = sum + part end
       assert.near(1, sum / rows[tonumber(place) + 1].step_seconds, 2e-4)

@@ -6,12 +6,7 @@ local json = require "ett.json"
 local model = require "ett.model"
 local timeline = require "ett.step.timeline"
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("a")
-  file:close()
-  return text
-end
+local function read(path) return assert(require("ett.io").read(path)) end
 
 local function varint(text, at)
   local n, shift = 0, 0

@@ -6,9 +6,7 @@ local files = require "ett.io"
 local host = require "ett.host"
 
 local ett = host.prefix .. "/bin/ett"
-local folder = os.tmpname()
-os.remove(folder)
-assert(files.make_folder(folder))
+local folder = command.folder()
 
 local refusal = { folder = folder }
 

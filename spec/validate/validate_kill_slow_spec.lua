@@ -72,9 +72,7 @@ end
 
 describe("ett validate that is killed", function()
   before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    folder = require("command").folder()
   end)
   after_each(function() -- a running job would disturb the next specs
     os.execute(("pkill -KILL -f '[e]tt validate.*%s'; rm -rf '%s'"):format(folder, folder))

@@ -85,9 +85,7 @@ describe("ett validate", function()
   end)
 
   it("predicts a step as the sum of its parts", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    local folder = require("command").folder()
     local function predict(layout, share)
       local free = { operator_seconds = 0.0, call_seconds = 0.0, token_seconds = { cross_entropy = 0.0 } }
       local view = view_module.new(constant(1e-3), constant(1e-3), { host = free, tp = layout[2], share = share,
@@ -101,7 +99,7 @@ describe("ett validate", function()
     assert.is_true(math.abs(predict({ 1, 1, 1 }, 1) - (2 * (2 * 11 + 4) + 1) * 1e-3) < 1e-9)
     -- Two ranks that share a processor take twice as long, and their collectives on top.
     local shared = predict({ 1, 2, 1 }, 2)
-    os.execute(("rm -rf '%s'"):format(folder))
+    require("command").remove(folder)
     -- 10 sums of the stream behind more computing than was sampled: the longest sampled. 3 for the loss behind nothing
     -- but the host's work on the tokens, here none: the shortest.
     local shortest, longest = 40e-6, 40e-6 * 2.5 ^ 4
@@ -255,12 +253,10 @@ describe("ett validate", function()
     -- No operator is shorter than the shortest kernel.
     near(2e-6, require("ett.validate.cuda").view(constant(4e-6), costs, "bf16"):operator("gelu", {}, "bf16",
       "forward").seconds)
-    local folder = os.tmpname()
-    os.remove(folder)
-    require("lfs").mkdir(folder)
+    local folder = require("command").folder()
     local case = validate.case { 2, 64, 4, 512, 4, 2, 64 }
     local step = validate.predict(case, view, validate.cluster(folder)).step_seconds
-    os.execute(("rm -rf '%s'"):format(folder))
+    require("command").remove(folder)
     -- Two micro-batches of 2 layers of 11 operators, embedding, norm, head and loss, forward and backward, and of the
     -- adding of four layers' gradients; the optimizer.
     near((2 * (2 * (2 * 11 + 4) + 4) + 1) * 20e-6, step)
