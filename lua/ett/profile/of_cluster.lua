@@ -192,7 +192,7 @@ local function sampled_timer(self, op, dtype, pass)
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
   local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
   local peak = products[op.family] and device_module.peak(self.cluster.device, dtype)
-  return function(shape)
+  return function(shape, key)
     local answer
     for i = 1, #stand_ins do
       local one = stand_ins[i]
@@ -202,7 +202,7 @@ local function sampled_timer(self, op, dtype, pass)
         break
       end
     end
-    answer = own and own(shape)
+    answer = own and own(shape, key)
     if answer and answer.provenance ~= "assumed" then return own_answer(self, op, shape, dtype, pass, answer, peak) end
     answer = from_other(self, op, shape, dtype, pass) or answer
     if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
@@ -299,12 +299,12 @@ local function timer(self, op, dtype, pass)
   local measured = (op.family == "gemm" or op.family == "bmm") and not self.device_times and device.measured_flops
     and device.measured_flops[dtype]
   local sampled_time = memoised_timer(self.sampled_timers, sampled_timer, self, op, dtype, pass)
-  return function(shape)
+  return function(shape, key)
     if window and shape.window then
       local answer = windowed(self, op, shape, dtype, pass)
       if answer then return answer end
     end
-    local answer, sure, flops = sampled_time(shape)
+    local answer, sure, flops = sampled_time(shape, key)
     if not sure then answer = raised_to_bound(self, op, shape, dtype, pass, answer) end
     if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
@@ -318,7 +318,8 @@ local function timer(self, op, dtype, pass)
 end
 
 --- Timer of an operator in one pass.
----@return function function(shape): { seconds, low_seconds, high_seconds, provenance, detail } of a run, or nil
+---@return function function(shape, ett.step.times.shape_key?): { seconds, low_seconds, high_seconds, provenance,
+---  detail } of a run, or nil
 function Profile:operator_timer(name, dtype, pass)
   return memoised_timer(self.timers, timer, self, operator.get(name), dtype, pass)
 end

@@ -184,12 +184,19 @@ function Profile:few(entries, dtype, pass)
   return points
 end
 
+local last = {} -- the operator, family, key and dimensions of the last shape with a key
+
 -- The dimensions of a shape in the form of some samples, and whether they leave out a number of the shape; nil if the
 -- shape has other dimensions.
-local function dims_as(op, shape, family, count)
-  local _, own, dims, partial = samples.dims(op, shape, family == "wave")
-  if own ~= family or #dims ~= count then return nil end
-  return dims, partial
+---@param key string? ett.step.times.shape_key; both passes of an operator ask for the same shape, one after the other
+local function dims_as(op, shape, family, count, key)
+  if not (key and last.key == key and last.op == op and last.family == family) then
+    local _, own, dims, partial = samples.dims(op, shape, family == "wave")
+    if own ~= family then return nil end
+    last.op, last.family, last.key, last.dims, last.partial = op, family, key, dims, partial
+  end
+  if #last.dims ~= count then return nil end
+  return last.dims, last.partial
 end
 
 -- Answers from the samples of a small pool. Without kernel tables, only sampled shapes have an answer.
@@ -287,7 +294,8 @@ end
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
 ---@param ratio (fun(shape): number?, string?)? time of this pass divided by the other pass's time, and its origin
----@return function|nil function(the operator's shape): an answer, or nil if no sample applies to the shape
+---@return function|nil function(the operator's shape, ett.step.times.shape_key?): an answer, or nil if no sample
+---  applies to the shape
 function Profile:operator_timer(name, dtype, pass, ratio)
   local op = operator.get(name)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
@@ -297,8 +305,8 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local other_pass = sampled.other_pass(pass)
   if void and pass ~= "update" and not self:void(op.name, dtype, other_pass) then
     local time = self:operator_timer(op.name, dtype, other_pass)
-    return function(shape)
-      local answer, factor, whose = time(shape), nil, nil
+    return function(shape, shape_key)
+      local answer, factor, whose = time(shape, shape_key), nil, nil
       if ratio then factor, whose = ratio(shape) end
       if not factor then factor, whose = pass_ratio(op, shape, pass, dtype) end
       return answer and from_other_pass(answer, factor, pass, other_pass, void, whose)
@@ -310,8 +318,8 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local facts = model:facts()
   local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
   local warning = caution(self, key .. " " .. pass, facts.rows)
-  return function(shape)
-    local dims, partial = dims_as(op, shape, facts.family, facts.dims)
+  return function(shape, shape_key)
+    local dims, partial = dims_as(op, shape, facts.family, facts.dims, shape_key)
     if partial and self.whole_heads then
       dims = dims_as(op, merged(shape, { rotary_dim = shape.head_dim }), facts.family, facts.dims)
     end

@@ -42,14 +42,14 @@ local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.o
 --- replace the 16-bit weights. The backward pass reads transposed copies, unless the device's products read any layout
 --- of fp8 tensors. A layer without a backward pass has no transposed copies. A stack that keeps a single copy
 --- transposes it in each backward pass; copies of types other than fp8 and fp8_block have scales of their own.
-local function quantised_bytes(state, item)
-  local op, how = item.operator, state.software.quantised_weights
-  local dtype = stacks.dtype_of(state.software, op, state.plan.dtype)
-  local bytes = schema.dtype_bytes[dtype]
-  if how == "none" or bytes >= 2 or op.family ~= "gemm" then return 0 end
+---@param dtype string in which the product runs
+local function quantised_bytes(state, item, dtype)
+  local how = state.software.quantised_weights
+  if how == "none" then return 0 end
   local single = item.frozen == "layer" or dtype == "fp8" and state.times.cluster.device.any_fp8_layout
     or how == "single" and dtype:find "^fp8"
-  return weights_of(item.shape) * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
+  return weights_of(item.shape) * ((single and 1 or 2) * schema.dtype_bytes[dtype]
+    - (how ~= "beside" and state.width or 0))
 end
 
 --- Share of the bytes of a product's weights that gathers need not move. If quantised weights replace the 16-bit
@@ -57,11 +57,10 @@ end
 --- fp8_block only one copy is gathered; the other is made from it (Transformer Engine, tensor/utils.py,
 --- replace_raw_data). The two copies of mxfp8 have scales of their own: Megatron-Core gathers 16 bits
 --- (reuse_grad_buf_for_mxfp8_param_ag), Megatron FSDP one copy for each pass.
-local function spared_share(state, item)
-  local op, stack = item.operator, state.software
-  local dtype, how = stacks.dtype_of(stack, op, state.plan.dtype), stack.quantised_weights
-  local narrow = op.family == "gemm" and (how == "only" or how == "single")
-    and (dtype == "fp8" or dtype == "fp8_block" or dtype == "mxfp8" and stack.gathers_mxfp8)
+local function spared_share(state, dtype)
+  local how = state.software.quantised_weights
+  local narrow = (how == "only" or how == "single")
+    and (dtype == "fp8" or dtype == "fp8_block" or dtype == "mxfp8" and state.software.gathers_mxfp8)
   return narrow and 1 - 1 / state.width or 0
 end
 
@@ -69,11 +68,18 @@ end
 --- shards, and those that each rank holds whole. Megatron FSDP shards one copy of fp8 and fp8_block, and two of mxfp8
 --- (param_and_grad_buffer.py, _init_each_parameter_group_buffers). Their scales stay whole on each rank (Transformer
 --- Engine, tensor/utils.py, _cast_master_weights_to_fp8_mxfp8_scaling).
-local function sharded_bytes(state, item)
-  if spared_share(state, item) == 0 then return 0, 0 end
-  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
+local function sharded_bytes(state, item, dtype)
   local copies, weights = dtype == "mxfp8" and 2 or 1, weights_of(item.shape)
   return weights * (copies - state.width), weights * copies * (schema.dtype_bytes[dtype] - 1)
+end
+
+--- Sets what quantised weights change in the operation of a product in fewer than 16 bits.
+local function add_quantised(state, item, operation)
+  local dtype = operation.dtype
+  operation.quantised_bytes, operation.spared_share = quantised_bytes(state, item, dtype), spared_share(state, dtype)
+  if operation.spared_share ~= 0 then
+    operation.sharded_bytes, operation.scale_bytes = sharded_bytes(state, item, dtype)
+  end
 end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
@@ -128,9 +134,9 @@ local function checkpoint_of(items, k)
 end
 
 --- The data type in which an item stores its input. The first item of a checkpointed module stores it in 16 bits.
+---@param dtype string in which its operator runs
 local function stored_dtype(item, software, dtype)
-  local own = stacks.dtype_of(software, item.operator, dtype)
-  return (software.keeps_inputs or item.opens) and schema.wide(own) or own
+  return (software.keeps_inputs or item.opens) and schema.wide(dtype) or dtype
 end
 
 --- With quantised products: bytes that later operators would store of the output of a recomputed norm or activation.
@@ -154,7 +160,8 @@ local function read_bytes(items, k, software, dtype)
         shared = true
       elseif stores and (first or reader.same_input) and reader.operator.family == "gemm"
         and reader.operator.activation_bytes(reader.shape, "fp8") == elements then
-        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(reader, software, dtype))
+        bytes = bytes + reader.operator.activation_bytes(reader.shape,
+          stored_dtype(reader, software, stacks.dtype_of(software, reader.operator, dtype)))
       end
       if item.module ~= "layernorm" then break end
     end
@@ -297,24 +304,21 @@ end
 local function operation_of(state, item, parameters, gradient)
   local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
   local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
-  local backward, launches = frozen.backward(state.times, item, p, item.key, state.software)
-  local kept, again = frozen.keeps(item), item.again
-  local dtype = stacks.dtype_of(stack, op, p.dtype)
-  local stored = stored_dtype(item, stack, p.dtype)
+  local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
+  local again, dtype = item.again, stacks.dtype_of(stack, op, p.dtype)
+  local stored = stored_dtype(item, stack, dtype)
   local activation = activation_bytes(op, item, s, stored, stack)
-  local dropped = kept and again and dropped_bytes(stack, item, again, activation, stored) or 0
+  local dropped = again and frozen.keeps(item) and dropped_bytes(stack, item, again, activation, stored) or 0
   -- Weights of experts differ between expert-parallel ranks.
-  local sharded, scales = sharded_bytes(state, item)
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
-  return {
+  local passes = frozen.flops(item)
+  local operation = {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     dtype = dtype, selective = again ~= nil, waits_again = again == "moe", never_again = item.last or false,
     loss = op.family == "cross_entropy",
     role = role_of(item, p),
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
-    quantised_bytes = quantised_bytes(state, item), sharded_bytes = sharded, scale_bytes = scales,
-    spared_share = spared_share(state, item),
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
@@ -323,10 +327,11 @@ local function operation_of(state, item, parameters, gradient)
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients are as large as other stored tensors that are freed:
     -- inputs of norms, queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
     late_bytes = math.max(0, activation - (again == "core_attn" and dropped or 0)),
-    forward_share = 1 / frozen.flops(item),
-    flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
-      * routed_share(item, c) or 0,
+    forward_share = 1 / passes,
+    flops = product[op.family] and passes * (item.model_flops or op.flops(s, "forward")) * routed_share(item, c) or 0,
   }
+  if op.family == "gemm" and schema.dtype_bytes[dtype] < 2 then add_quantised(state, item, operation) end
+  return operation
 end
 
 --- Weights of an operator. With a pipeline, the last stage has its own copy of the embedding's table for a tied head

@@ -102,8 +102,8 @@ local function known_of(self, op, dtype, pass)
   return known
 end
 
-local function timed(self, known, op, shape, dtype, pass)
-  local answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
+local function timed(self, known, op, shape, dtype, pass, key)
+  local answer = known.time and known.time(shape, key) or assumed.operator(self.cluster, op, shape, dtype, pass)
   local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
   if not is_usual(s, low, high) then
     answer.seconds, answer.low_seconds, answer.high_seconds = check(s, low, high, op.name, pass)
@@ -121,7 +121,7 @@ function Times:operator(op, shape, dtype, pass, key)
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]
   if not answer then
-    answer = timed(self, known, op, shape, dtype, pass)
+    answer = timed(self, known, op, shape, dtype, pass, key)
     known.answers[key] = answer
   end
   return answer
