@@ -195,12 +195,13 @@ end
 --- measured curve covers that number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
+---@param links table? of ett.profile.network.collectives, if the caller has it
 ---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function function(bytes): seconds
 ---@return function function(): the law of ett.comm and the half-width of its interval; nil: the times follow no law
-function cluster_module.collective_timer(cluster, kind, topology)
+function cluster_module.collective_timer(cluster, kind, topology, links)
   if not topology.tiers then check_request(cluster, 0, topology) end -- else a placement of ett.step
-  local time, law = collectives.timer(cluster, collective_names.kind(kind), topology)
+  local time, law = collectives.timer(cluster, collective_names.kind(kind), topology, links)
   return function(bytes)
     local seconds, bus, model, measured = time(bytes)
     local provenance = measured and "calibrated" or "assumed"

@@ -422,7 +422,8 @@ end
 ---@return function|nil function(): the law of the links (ett.profile.cluster), if times follow one. If a regressor is
 ---  limited by that law: also its data for C (ett.profile.sampled)
 function Profile:collective_timer(kind, topology, dtype)
-  local links, links_seconds, law = cluster_module.collective_timer(self.cluster, kind, topology)
+  self.links = self.links or collectives.links(self.cluster)
+  local links, links_seconds, law = cluster_module.collective_timer(self.cluster, kind, topology, self.links)
   local own, void, ends, compiled = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest

@@ -978,10 +978,16 @@ function lower.key(p, placement, key_of)
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
--- Cached operations of a data type, by operator and key (id_of_operator). The cache belongs to `times`.
-local function known_operations(times, dtype)
-  if not rawget(times, "lowered") then rawset(times, "lowered", {}) end -- a view of times has its own cache
-  return table_at(times.lowered, dtype)
+-- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, operator and key
+-- (id_of_operator); `placement` of the cluster; whether its reductions block.
+local function kept_of(times)
+  local kept = rawget(times, "lowered") -- a view of times has its own
+  if not kept then
+    kept = { operations = {}, placement = cluster_module.placement(times.cluster),
+      blocking_reductions = network_tiers.of(times.cluster)[1].blocking_reductions ~= nil }
+    rawset(times, "lowered", kept)
+  end
+  return kept
 end
 
 -- Fields of a plan that a configuration and the items of layers depend on.
@@ -1091,11 +1097,11 @@ end
 
 -- The lowered model for devices of one kind, its description for C, and the groups of which it has the placement.
 local function describe(model, p, times, placed)
-  local known = known_operations(times, p.dtype)
+  local kept = kept_of(times)
   local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
-    topologies = {}, send_topologies = {}, groups = {}, known = known,
+    topologies = {}, send_topologies = {}, groups = {}, known = table_at(kept.operations, p.dtype),
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
@@ -1137,7 +1143,7 @@ local function describe(model, p, times, placed)
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, gathers_tensors = software.gathers_tensors,
     master_shards = software.master_shards,
-    blocking_reductions = network_tiers.of(state.times.cluster)[1].blocking_reductions ~= nil,
+    blocking_reductions = kept.blocking_reductions,
     whole_stages = software.whole_stages, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
     communication_share = lower.gather_communication_share(software),
@@ -1184,7 +1190,7 @@ end
 function lower.layers(model, p, times)
   p, times = prepared(model, p, times)
   local own = times.parts and times.parts[1] or times
-  local lowered, _, groups = describe(model, p, own, fields.to_c(p, cluster_module.placement(own.cluster), true))
+  local lowered, _, groups = describe(model, p, own, fields.to_c(p, kept_of(own).placement, true))
   return lowered, groups
 end
 
@@ -1199,7 +1205,7 @@ function lower.program(model, p, times)
   p, times = prepared(model, p, times)
   local parts, descriptions = {}, {}
   for k, own in ipairs(times.parts or { times }) do
-    local placed = fields.to_c(p, cluster_module.placement(own.cluster), true)
+    local placed = fields.to_c(p, kept_of(own).placement, true)
     if times.parts then placed.rates = nil end -- tiers above the nodes of a part count as one network
     parts[k], descriptions[k] = describe(model, p, own, placed)
   end

@@ -306,20 +306,33 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
+--- The tiers of a cluster, and the figures of NCCL's tuner for each: the same for all kinds and placements. The timers
+--- of a profile share them.
+---@return table links { cluster, list, node = number of the tier of nodes, tuned = { { wire, added, message } } }
+function collectives.links(cluster)
+  local list, node = tiers_module.of(cluster)
+  local tuned = {}
+  for k, tier in ipairs(list) do
+    local in_node = k <= node
+    tuned[k] = { wire = protocols.wire(cluster, tier, in_node), added = protocols.added(cluster, tier, in_node),
+      message = tier.message_latency or protocols.message(cluster, tier, in_node) }
+  end
+  return { cluster = cluster, list = list, node = node, tuned = tuned }
+end
+
 -- The fields of a tier that do not depend on rates.
 ---@param about table the request for this tier: { cluster, kind, topology, ranks, level, node, place, outer, below };
 ---  level, node: numbers of this tier and of the tier of nodes; outer: the place of the next tier; below: lower units
-local function fields_of_tier(tier, about)
-  local cluster, place, outer, in_node = about.cluster, about.place, about.outer, about.level <= about.node
+---@param tuned table of collectives.links
+local function fields_of_tier(tier, about, tuned)
+  local place, outer = about.place, about.outer
   local units = tier.size and place.units or 1
   local branches = place.branches or math.ceil(about.below / units)
   local inside = outer and outer.groups > 0 and outer.members or about.ranks
   return { name = tier.name, used = place.groups > 0 and (tier.through or branches > 1), below = about.below,
     units = units, branches = branches, steps = hops(about.below) - hops(units), members = place.members,
     inside = inside, most = outer and outer.inside or about.ranks, through = tier.through,
-    wire = protocols.wire(cluster, tier, in_node), latency = tier.latency,
-    added = protocols.added(cluster, tier, in_node),
-    message_latency = tier.message_latency or protocols.message(cluster, tier, in_node), late = 0.0,
+    wire = tuned.wire, latency = tier.latency, added = tuned.added, message_latency = tuned.message, late = 0.0,
     ring_bandwidth = not has_ring(tier, about.kind) and tier.ring_bandwidth or nil,
     hops = tier.torus and select(3, on_torus(tier, inside, place)) or nil,
     hierarchical = tier.hierarchical, reduces = tier.reduces, mesh = tier.mesh,
@@ -351,8 +364,8 @@ local function add_rates(t, tier, about)
 end
 
 -- The tiers of a request, and the curves of the tiers in use.
-local function tiers_of(cluster, kind, topology)
-  local list, node = tiers_module.of(cluster)
+local function tiers_of(links, kind, topology)
+  local cluster, list, node = links.cluster, links.list, links.node
   local places = tiers_module.places(cluster, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local found = { list = {}, curves = {}, ends_measured = false }
@@ -360,7 +373,7 @@ local function tiers_of(cluster, kind, topology)
   for k, tier in ipairs(list) do
     local about = { cluster = cluster, kind = kind, topology = topology, ranks = ranks, level = k, node = node,
       place = places[k], outer = places[k + 1], below = below }
-    local t = fields_of_tier(tier, about)
+    local t = fields_of_tier(tier, about, links.tuned[k])
     if t.used then
       add_rates(t, tier, about)
       found.curves[#found.curves + 1] = t.curve and { tier = t, curve = t.curve }
@@ -380,9 +393,10 @@ local function base_latency(cluster, first_tier)
 end
 
 -- A request with zero bytes.
-local function empty_request(cluster, kind, topology)
+local function empty_request(links, kind, topology)
+  local cluster = links.cluster
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
-  local tiers = tiers_of(cluster, kind, topology)
+  local tiers = tiers_of(links, kind, topology)
   local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
   local list, post, no_trees = protocols.of(tiers.list, cluster), 0.0, 0
@@ -513,8 +527,8 @@ local function function_of(model, time, request)
 end
 
 -- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws.
-local function known_of(cluster, kind, topology)
-  local known = empty_request(cluster, kind, topology)
+local function known_of(links, kind, topology)
+  local cluster, known = links.cluster, empty_request(links, kind, topology)
   local request, times, laws = known.request, {}, true
   known.models, known.times, known.foreign = {}, times, {}
   for _, model in ipairs(models_of(cluster, kind)) do
@@ -574,13 +588,14 @@ end
 --- group.
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; it must not change afterwards
+---@param links table? of collectives.links, if the caller has it
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
 ---@return function function(): the law of ett.comm that gives these times, and whether it is measured; or nil
-function collectives.timer(cluster, kind, topology)
+function collectives.timer(cluster, kind, topology, links)
   local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
   local known
   local function find_known()
-    known = known_of(cluster, kind, topology)
+    known = known_of(links or collectives.links(cluster), kind, topology)
     return known
   end
   return function(bytes)
