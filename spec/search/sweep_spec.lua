@@ -228,6 +228,23 @@ describe("a sweep", function()
     end
   end)
 
+  it("makes the tiers of its cluster as often for many programs and groups as for one", function()
+    local tiers, made = require "ett.profile.network.tiers", 0
+    local of = tiers.of
+    tiers.of = function(cluster)
+      made = made + 1
+      return of(cluster)
+    end
+    local function made_for(over)
+      made = 0
+      sweep.new { model = model, cluster = "perlmutter", plan = { seq = 512, micro_batches = 4 }, over = over }
+      return made
+    end
+    local one, many = made_for { tp = { 2 }, dp = { 2 } }, made_for { tp = { 1, 2, 4, 8 }, dp = { 2, 4, 8, 16 } }
+    tiers.of = of
+    assert.equal(one, many)
+  end)
+
   it("has the digits of an estimate where groups share a node's network", function()
     -- The samples of a gather are faster than the cards that four groups share.
     local gemma = require("ett.model").new("gemma3-1b", { layers = 7 })

@@ -32,6 +32,25 @@ describe("times", function()
       { times:of_demand({ kind = "all_reduce", bytes = 100, topology = topology, element_bytes = 2 }, "bf16", 1) })
   end)
 
+  it("read the dimensions of a shape once for both passes, and again for another shape", function()
+    local times = times_module.new(require("ett.profile.cluster").get "perlmutter")
+    local op, count = operator.get "linear_qkv", 0
+    local kernel_shape = op.kernel_shape
+    op.kernel_shape = function(s)
+      count = count + 1
+      return kernel_shape(s)
+    end
+    local function seconds(tokens)
+      local s = { tokens = tokens, in_features = 4096, out_features = 6144 }
+      return times:operator(op, s, "fp16", "forward").seconds, times:operator(op, s, "fp16", "backward").seconds
+    end
+    local forward, backward = seconds(4096)
+    local counted, longer, longer_backward = count, seconds(8192)
+    op.kernel_shape = kernel_shape
+    assert.same({ 1, 2 }, { counted, count })
+    assert.is_true(longer > 1.8 * forward and longer_backward > 1.8 * backward)
+  end)
+
   it("are at least those of the network that groups share, also where the profile answers 0", function()
     local linked = require("ett.profile.cluster").get "dgx_h100"
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })

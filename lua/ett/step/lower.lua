@@ -142,14 +142,13 @@ end
 --- With quantised products: bytes that later operators would store of the output of a recomputed norm or activation.
 --- Each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: all
 --- operators store the same bytes.
+---@param dtype string of fewer than 16 bits
 local function read_bytes(items, k, software, dtype)
   local item = items[k]
   local op = item.operator
   local module = item.again
   if not module or module == "core_attn" or modules.checkpointed[module] or not op.output_bytes then return nil end
-  if item.frozen or op.family == "gemm" or schema.dtype_bytes[dtype] >= 2 then
-    return nil
-  end
+  if item.frozen or op.family == "gemm" then return nil end
   local elements, bytes, shared = op.output_bytes(item.shape, "fp8"), 0.0, false
   for j = k + 1, #items do
     local reader = items[j]
@@ -173,12 +172,15 @@ end
 --- (checkpoint_of), and `read` (read_bytes).
 ---@param repeated string[] the repeated modules
 local function mark_repeated(items, repeated, software, dtype)
-  local of_name = {}
+  local of_name, some, narrow = {}, false, schema.dtype_bytes[dtype] < 2
   for _, module in ipairs(repeated) do of_name[module] = true end
-  for _, item in ipairs(items) do item.again = repeated_in(of_name, item) end
-  for k, item in ipairs(items) do item.checkpoint, item.opens = checkpoint_of(items, k) end
-  for k, item in ipairs(items) do
-    item.read = item.kind == "operator" and read_bytes(items, k, software, dtype) or nil
+  for _, item in ipairs(items) do
+    item.again = repeated_in(of_name, item)
+    some = some or modules.checkpointed[item.again]
+  end
+  for k = 1, some and #items or 0 do items[k].checkpoint, items[k].opens = checkpoint_of(items, k) end
+  for k = 1, narrow and #items or 0 do
+    items[k].read = items[k].kind == "operator" and read_bytes(items, k, software, dtype) or nil
   end
 end
 
