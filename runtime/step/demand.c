@@ -6,12 +6,19 @@
 
 #include "base/grow.h"
 
+/* A placement and what all its messages share; its address is constant. Placements are
+ * large and few, entries are many: a sweep asks for thousands of messages. */
 typedef struct {
-  ett_demand demand;
+  ett_placement of;
+  size_t first; /* its first entry */
+  size_t price; /* index + 1 of its last price; 0: none */
+} place;
+
+typedef struct {
+  ett_demand demand; /* its place is that of *place */
+  place *place;
   ett_demand_time time;
   int timed;
-  size_t place; /* first entry with the same placement */
-  size_t price; /* of a first entry: index + 1 of its last price; 0: none */
 } entry;
 
 /* The price of messages of one kind and element size in one placement. */
@@ -25,8 +32,8 @@ typedef struct {
 struct ett_demands {
   entry *entries;
   size_t count;
-  size_t timed;   /* all entries before this index have a time */
-  size_t *places; /* the first entry of each placement */
+  size_t timed; /* all entries before this index have a time */
+  place **places;
   size_t place_count;
   uint32_t capacity, place_capacity;
   size_t
@@ -50,6 +57,8 @@ ett_demands *ett_demands_new(void) {
 void ett_demands_free(ett_demands *d) {
   if (!d)
     return;
+  for (size_t i = 0; i < d->place_count; i++)
+    free(d->places[i]);
   free(d->entries);
   free(d->places);
   free(d->slots);
@@ -67,10 +76,10 @@ static uint64_t hash(const ett_demand *d) {
   memcpy(&bits, &d->amount, sizeof bits);
   uint64_t h = mix((uint64_t)d->kind + 1, bits);
   h = mix(h, (uint64_t)(uint32_t)d->layers << 32 | (uint32_t)d->stage);
-  h = mix(h, (uint64_t)(uint32_t)d->place.ranks << 32 | (uint32_t)d->element_bytes |
+  h = mix(h, (uint64_t)(uint32_t)d->place->ranks << 32 | (uint32_t)d->element_bytes |
                  (uint64_t)(uint32_t)d->parts << 8);
-  for (int k = 0; k < d->place.tiers; k++) {
-    const ett_placement_tier *t = &d->place.tier[k];
+  for (int k = 0; k < d->place->tiers; k++) {
+    const ett_placement_tier *t = &d->place->tier[k];
     h = mix(h, (uint64_t)(uint32_t)t->units << 32 | (uint32_t)t->groups);
     h = mix(h, (uint64_t)(uint32_t)t->members << 32 | (uint32_t)t->sharing);
   }
@@ -85,22 +94,25 @@ static int same_place(const ett_placement *a, const ett_placement *b) {
 static int same(const ett_demand *a, const ett_demand *b) {
   return a->kind == b->kind && a->amount == b->amount && a->layers == b->layers &&
          a->stage == b->stage && a->element_bytes == b->element_bytes &&
-         a->parts == b->parts && same_place(&a->place, &b->place);
+         a->parts == b->parts && same_place(a->place, b->place);
+}
+
+static int no_memory(const ett_demands *d, ett_err *err) {
+  return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
+                     d->count + 1);
 }
 
 static int grow(ett_demands *d, ett_err *err) {
   if (ett_grow(&d->entries, (uint32_t)d->count, &d->capacity, 64, sizeof *d->entries) ||
       ett_grow(&d->places, (uint32_t)d->place_count, &d->place_capacity, 64,
                sizeof *d->places))
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
-                       d->count + 1);
+    return no_memory(d, err);
   if (d->count * 2 < d->slot_count)
     return 0;
   size_t slot_count = d->slot_count ? d->slot_count * 2 : 128;
   size_t *slots = calloc(slot_count, sizeof *slots);
   if (!slots)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
-                       slot_count);
+    return no_memory(d, err);
   for (size_t i = 0; i < d->count; i++) {
     size_t at = hash(&d->entries[i].demand) & (slot_count - 1);
     while (slots[at])
@@ -113,14 +125,18 @@ static int grow(ett_demands *d, ett_err *err) {
   return 0;
 }
 
-/* The first entry with the placement of entry `index`, which is the last entry. */
-static size_t find_place(ett_demands *d, size_t index) {
+/* The record of a placement, made for the entry `first` if it is new; NULL if memory runs
+ * out. */
+static place *find_place(ett_demands *d, const ett_placement *of, size_t first) {
   for (size_t k = d->place_count; k-- > 0;)
-    if (same_place(&d->entries[d->places[k]].demand.place,
-                   &d->entries[index].demand.place))
+    if (same_place(&d->places[k]->of, of))
       return d->places[k];
-  d->places[d->place_count++] = index;
-  return index;
+  place *one = calloc(1, sizeof *one);
+  if (!one)
+    return NULL;
+  one->of = *of;
+  one->first = first;
+  return d->places[d->place_count++] = one;
 }
 
 /* Limits the time of a message outside the samples, as within_links of
@@ -205,7 +221,7 @@ static int set_by_price(ett_demands *d, size_t index) {
     if (!update_time(&d->updates[demand->stage], demand->amount, demand->layers, &found))
       return 0;
   } else {
-    size_t at = d->entries[d->entries[index].place].price;
+    size_t at = d->entries[index].place->price;
     while (at > 0 && (d->prices[at - 1].kind != demand->kind ||
                       d->prices[at - 1].element_bytes != demand->element_bytes))
       at = d->prices[at - 1].before;
@@ -217,16 +233,23 @@ static int set_by_price(ett_demands *d, size_t index) {
 }
 
 ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {
+  static const ett_placement nowhere; /* of updates */
+  ett_demand wanted = *demand;
+  if (!wanted.place)
+    wanted.place = &nowhere;
   if (grow(d, err) != 0)
     return -1;
-  size_t at = hash(demand) & (d->slot_count - 1);
+  size_t at = hash(&wanted) & (d->slot_count - 1);
   while (d->slots[at]) {
-    if (same(&d->entries[d->slots[at] - 1].demand, demand))
+    if (same(&d->entries[d->slots[at] - 1].demand, &wanted))
       return (ptrdiff_t)d->slots[at] - 1;
     at = (at + 1) & (d->slot_count - 1);
   }
-  d->entries[d->count] = (entry){.demand = *demand};
-  d->entries[d->count].place = find_place(d, d->count);
+  place *where = find_place(d, wanted.place, d->count);
+  if (!where)
+    return no_memory(d, err);
+  wanted.place = &where->of;
+  d->entries[d->count] = (entry){.demand = wanted, .place = where};
   d->slots[at] = ++d->count;
   set_by_price(d, d->count - 1);
   return (ptrdiff_t)d->count - 1;
@@ -252,12 +275,11 @@ int ett_demands_price(ett_demands *d, size_t index, const ett_message_price *of,
     return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %u prices",
                        d->price_count);
   const entry *one = &d->entries[index];
-  entry *first = &d->entries[one->place];
   d->prices[d->price_count] = (price){.kind = one->demand.kind,
                                       .element_bytes = one->demand.element_bytes,
-                                      .before = first->price,
+                                      .before = one->place->price,
                                       .of = *of};
-  first->price = ++d->price_count;
+  one->place->price = ++d->price_count;
   set_untimed(d);
   return 0;
 }
@@ -271,7 +293,7 @@ const ett_demand *ett_demands_at(const ett_demands *d, size_t index) {
 }
 
 size_t ett_demands_place(const ett_demands *d, size_t index) {
-  return d->entries[index].place;
+  return d->entries[index].place->first;
 }
 
 const ett_demand_time *ett_demands_time(const ett_demands *d, size_t index) {

@@ -33,11 +33,11 @@ typedef enum ett_stage_place {
 
 typedef struct ett_demand {
   ett_demand_kind kind;
-  double amount;         /* message: bytes of the whole buffer; update: parameters */
-  ett_placement place;   /* group of a message */
-  int32_t layers;        /* update: repeated layers of the stage */
-  ett_stage_place stage; /* update: place of the stage */
-  int32_t element_bytes; /* element size of the message: 4, 2 or 1 */
+  double amount;              /* message: bytes of the whole buffer; update: parameters */
+  const ett_placement *place; /* group of a message; NULL for updates */
+  int32_t layers;             /* update: repeated layers of the stage */
+  ett_stage_place stage;      /* update: place of the stage */
+  int32_t element_bytes;      /* element size of the message: 4, 2 or 1 */
   int32_t parts; /* bits: parts of the cluster with participating devices; 0: all */
 } ett_demand;
 
@@ -50,8 +50,8 @@ typedef struct ett_demands ett_demands;
 ett_demands *ett_demands_new(void); /* NULL if memory runs out */
 void ett_demands_free(ett_demands *demands);
 
-/* Index of a demand. Adds it without a time if it is new. -1 with ETT_ERR_MEMORY if
- * memory runs out. */
+/* Index of a demand. Adds it, with a copy of its placement, without a time if it is new.
+ * -1 with ETT_ERR_MEMORY if memory runs out. */
 ptrdiff_t ett_demands_find(ett_demands *demands, const ett_demand *demand, ett_err *err);
 
 size_t ett_demands_count(const ett_demands *demands);

@@ -56,7 +56,7 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
   ett_rank_group r = experts ? placed->expert_replica_group : placed->dense_replica_group;
   ett_demand message = {.kind = kind,
                         .amount = g.degree > 1 ? bytes : 0,
-                        .place = experts ? placed->expert : placed->dense,
+                        .place = experts ? &placed->expert : &placed->dense,
                         .element_bytes = element_bytes};
   double seconds = ett_messages_ask(e, &message);
   *between = 0;
@@ -64,7 +64,7 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
     return seconds;
   message.kind = ETT_DEMAND_ALL_REDUCE;
   message.amount = kind == ETT_DEMAND_REDUCE_SCATTER ? bytes / (double)g.degree : bytes;
-  message.place = experts ? placed->expert_replicas : placed->dense_replicas;
+  message.place = experts ? &placed->expert_replicas : &placed->dense_replicas;
   *between = ett_messages_ask(e, &message);
   return seconds + *between;
 }

@@ -191,10 +191,12 @@ static int level_of(const ett_evaluation *e, int from, int to) {
  * to the same other node send at once. */
 static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int level,
                        int32_t element_bytes) {
-  ett_demand demand = {.kind = kind, .amount = bytes, .element_bytes = element_bytes};
   const ett_placed *placed = &e->w->placed;
-  if (e->failed || ett_place_pairs(&placed->ranks, placed->pipeline, level, &demand.place,
-                                   e->err) != 0) {
+  ett_placement place;
+  ett_demand demand = {
+      .kind = kind, .amount = bytes, .place = &place, .element_bytes = element_bytes};
+  if (e->failed ||
+      ett_place_pairs(&placed->ranks, placed->pipeline, level, &place, e->err) != 0) {
     e->failed = -1;
     return 0;
   }

@@ -21,12 +21,17 @@ static void finds_each_demand_once(void **state) {
   assert_non_null(d);
   for (int round = 0; round < 2; round++)
     for (int i = 0; i < 5000; i++) {
+      const ett_placement place = {.ranks = i % 7 + 1, .tiers = 2};
       ett_demand demand = {.kind = (ett_demand_kind)(i % 4),
                            .amount = i / 4 * 0.5 + 1,
-                           .place = {.ranks = i % 7 + 1, .tiers = 2},
+                           .place = &place,
                            .element_bytes = 2};
       assert_int_equal(ett_demands_find(d, &demand, &err), i);
     }
+  for (size_t i = 0; i < 5000; i++) { /* entries have copies of their placements */
+    assert_int_equal(ett_demands_at(d, i)->place->ranks, i % 7 + 1);
+    assert_int_equal(ett_demands_place(d, i), i % 7);
+  }
   assert_int_equal(ett_demands_count(d), 5000);
   assert_int_equal(ett_demands_untimed(d, 0), 0);
   assert_int_equal(ett_demands_set(d, 0, (ett_demand_time){1, 0.5, 2}, &err), 0);

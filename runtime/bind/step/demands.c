@@ -75,7 +75,7 @@ static void push_topology(lua_State *L, int box, size_t index) {
   if (lua_rawgeti(L, -1, (lua_Integer)place + 1) == LUA_TNIL) {
     lua_pop(L, 1);
     lua_createtable(L, 0, 4);
-    ett_step_lua_set_place(L, &ett_demands_at(demands, place)->place);
+    ett_step_lua_set_place(L, ett_demands_at(demands, place)->place);
     lua_pushvalue(L, -1);
     lua_rawseti(L, -3, (lua_Integer)place + 1);
   }
