@@ -81,11 +81,11 @@ $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 mi
 tp...2...4
 
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 tp=4 tp=8
-ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 3
+ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3
 ?2
 
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 seq=1024 micro_batches=4
-ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 1
+ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 1
 ?2
 
 $ ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k tp=1 tp=2 micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8192 seq=8k micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k tp=1 tp=2 micro_batches=2 --json | grep 8Ki
@@ -110,3 +110,26 @@ warning: the samples of gelu
 warning: the samples of gelu
 "warnings"
   "the samples of gelu
+
+Two launch scripts are two sides, and a file is the plan that sides change: each side is that of `ett predict`.
+$ F='--hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --lr 1'; echo "$F --num-layers 4" > a.sh; echo "$F --num-layers 6 --frob 1 --tensor-model-parallel-size 2" > b.sh; ett compare --megatron-args a.sh --megatron-args b.sh --quiet > s; for f in a b; do ett predict --megatron-args $f.sh --quiet; done | cmp - s; ett compare --megatron-args a.sh --megatron-args b.sh | grep -E '^(model|layers|tp|dp|note)'; ett compare --megatron-args a.sh tp=2 tp=4 --quiet > s; for t in 2 4; do ett predict --megatron-args a.sh tp=$t --quiet; done | cmp - s; ett compare --megatron-args b.sh | grep -E 'ett predict$|devices|^note'
+model ... a.sh ... b.sh
+layers ... 4 ... 6
+dp ... 8 ... 4
+tp ... 1 ... 2
+note: 1 flag has no effect on the step
+note: B: unknown flags, ignored: --frob
+# 8 devices, cluster dgx_h100; ...
+...
+note: unknown flags, ignored: --frob
+note: 1 flag has no effect on the step
+
+$ echo '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}' > one.json; sed 's/1}}/2}}/' one.json > two.json; W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 dp=8'; ett compare $W --plan one.json --plan two.json | sed -n 2p; ett compare $W --plan one.json cluster=dgx_h100 'cluster=dgx_b200 zero=3' | grep -E '^(cluster|zero|note)'; ett compare --plan one.json --plan two.json; ett compare $W --plan one.json --plan two.json tp=1 tp=2; ett compare $W --plan one.json --plan two.json --plan one.json
+zero ... 1 ... 2
+cluster ... dgx_h100 ... dgx_b200
+zero ... 1 ... 3
+note: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs
+ett: compare: --plan needs --model: the file does not describe the model
+ett: compare: two files are two sides: give no others, got 'tp=1'
+ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3
+?2

@@ -118,14 +118,8 @@ $ ett predict --model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro
 ett: plan: field 'schedule': ...a,b.lua...
 ?2
 
-$ for c in sweep compare; do ett $c --megatron-args launch.sh; done
-ett: sweep: unknown option '--megatron-args'; `ett predict` and `ett search` read launch scripts
-ett: compare: unknown option '--megatron-args'; `ett predict` and `ett search` read launch scripts
-?2
-$ for c in sweep compare search; do ett $c --plan ds.json; done
-ett: sweep: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
-ett: compare: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
-ett: search: unknown option '--plan'; only `ett predict` reads a trainer's plan: give its fields as words NAME=VALUE
+$ ett search --plan ds.json
+ett: search: unknown option '--plan'; `ett predict`, `ett compare` and `ett sweep` read a trainer's plan: give its fields as words NAME=VALUE
 ?2
 
 Without --cluster every command takes the same one.

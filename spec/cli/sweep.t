@@ -82,3 +82,25 @@ $ ett sweep --model llama layers=2,4 hidden=1024 heads=8 vocab=32000 seq=8k micr
 1
 0
 1
+
+The plan of a file is read anew for each combination: every row is that of `ett predict` with the same words.
+$ F='--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --frob 1'; echo "$F" > flags; ett sweep --megatron-args flags tp=1,2,16 micro_batch=1,2 layers=2,4 | grep -vE '^ +[248] '; ett sweep --megatron-args flags tp=2,4 micro_batch=1,2 --csv --table rows > all; ett predict --megatron-args flags tp=2 micro_batch=2 --quiet | cut -c1-12 > step; grep -cF -f step all; ett sweep --megatron-args flags tp=2,4 dp=2,4 --json | grep -c '"devices": 8'
+flags on dgx_h100: 8 plans evaluated, 4 refused, best by step_seconds
+first refusal: flags: tp * pp * cp = 16 must divide its 8 devices; give dp=N for another number
+note: unknown flags, ignored: --frob
+.
+layers  micro_batch  tp  parameters  micro-batches  devices ...
+1
+2
+
+$ printf '[training]\nseq_len = 1024\nlocal_batch_size = 1\nunread = 3\n[parallelism]\ntensor_parallel_degree = 2\n' > t.toml; W='--model llama --plan t.toml layers=2 hidden=1024 heads=8 vocab=32000'; ett sweep $W dp=2,4 | head -4; for d in 2 4; do ett predict $W dp=$d --quiet | cut -c1-12; done > a; ett sweep $W dp=2,4 --csv --table rows | grep -cF -f a; ett sweep --plan t.toml tp=1,2; ett sweep --plan t.toml --megatron-args t.toml tp=1,2; ett sweep --megatron-args t.toml tp=1,2; ett sweep $W dp=2; ett sweep $W tp=1,2
+llama on dgx_h100: 2 plans evaluated, 0 refused, best by step_seconds
+note: fields of training that are not modelled: unread
+...
+2
+ett: sweep: --plan needs --model: the file does not describe the model
+ett: sweep: give --megatron-args or --plan, not both
+ett: t.toml: this is a configuration of torchtitan; `ett predict` reads it with --plan
+ett: sweep: no field has several values, such as pp=1,2,4
+ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N
+?1

@@ -515,7 +515,8 @@ return op]]):format(how.refuse or "", how.shape or ""))
       local s = sweep.new { model = own, cluster = "dgx_h100", plan = plan, over = { cp = { 1, 2 }, tp = { 1, 2 } } }
       assert.same({ 2, 2 }, { #s.rows, s.refused })
       assert.equal(said, s.refusal)
-      assert.matches("2 refused, best by step_seconds\nfirst refusal: " .. said .. "\n\n", tostring(s), 1, true)
+      assert.matches("2 refused, best by step_seconds\nfirst refusal: " .. said .. "\nnote: recurrence: has no ",
+        tostring(s), 1, true)
       assert.equal(said, getmetatable(s).__json(s).refusal)
       local found = search.new { model = own, cluster = "dgx_h100", devices = 4,
         plan = { seq = 512, global_batch = 8, recompute = "none", zero = 1 }, keep = 5 }

@@ -52,8 +52,12 @@ local function reason(a, b)
   return table.concat(words, ", ")
 end
 
---- A list as text, another value as it is.
-local function plain(value) return type(value) == "table" and tables.value(value) or value end
+--- A table as text, another value as it is.
+local function plain(value)
+  if type(value) ~= "table" then return value end
+  local flat = value[1] ~= nil and type(value[1]) ~= "table"
+  return flat and tables.value(value) or require("ett.base.pretty").inline(value)
+end
 
 -- Field, title and unit of each total.
 local totals = { { "step_seconds", "step ms", 1e-3 }, { "low_seconds", "interval from ms", 1e-3 },
@@ -90,34 +94,47 @@ local function unlike_runs(x, y)
     .. "is unknown; failures_per_device_day=N sets it"):format(table.unpack(names))
 end
 
---- Adds the warnings about the samples of both sides.
-local function add_cautions(list, x, y)
-  local whose, of_y = {}, estimate.cautions(y)
+--- Adds the sentences of both sides; of one side alone, with its letter.
+local function add_both(list, of_x, of_y)
+  local whose = {}
   for _, text in ipairs(of_y) do whose[text] = "B: " end
-  for _, text in ipairs(estimate.cautions(x)) do
+  for _, text in ipairs(of_x) do
     list[#list + 1] = (whose[text] and "" or "A: ") .. text
     whose[text] = nil
   end
   for _, text in ipairs(of_y) do list[#list + 1] = whose[text] and whose[text] .. text end
 end
 
+--- The differing values of two tables, sorted by name.
+local function differing(x, y)
+  local names, list = {}, {}
+  for _, own in ipairs { x, y } do for name in pairs(own) do names[name] = true end end
+  for _, name in ipairs(schema.keys(names)) do
+    local p, q = plain(x[name]), plain(y[name])
+    if p ~= q then list[#list + 1] = { name = name, a = p, b = q } end
+  end
+  return list
+end
+
+--- The differing names and hyper-parameters of two models, and fields of two plans.
+local function fields_of(x, y)
+  local list = {}
+  if x.cluster ~= y.cluster then list[1] = { name = "cluster", a = x.cluster, b = y.cluster } end
+  for _, own in ipairs { differing({ model = x.model.name }, { model = y.model.name }),
+    differing(x.model.hyper, y.model.hyper), differing(x.plan, y.plan) } do
+    table.move(own, 1, #own, #list + 1, list)
+  end
+  return list
+end
+
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
----@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference,
---- notes }; a total that one side lacks has only the other's value
+---@return table { a, b = estimates, fields = differing hyper-parameters and plan fields, totals, lines and memory
+--- sorted by difference, notes }; a total that one side lacks has only the other's value
 function compare.new(a, b)
   local x = error_module.wrap("side A", estimate.new, a)
   local y = error_module.wrap("side B", estimate.new, b)
-  local self = { a = x, b = y, fields = {}, totals = {}, lines = {} }
-  local names = {}
-  for _, plan in ipairs { x.plan, y.plan } do for name in pairs(plan) do names[name] = true end end
-  if x.cluster ~= y.cluster then self.fields[1] = { name = "cluster", a = x.cluster, b = y.cluster } end
-  for _, name in ipairs(schema.keys(names)) do
-    local p, q = plain(x.plan[name]), plain(y.plan[name])
-    if p ~= q then
-      self.fields[#self.fields + 1] = { name = name, a = p, b = q }
-    end
-  end
+  local self = { a = x, b = y, fields = fields_of(x, y), totals = {}, lines = {} }
   for _, total in ipairs(totals) do
     local name = total[1]
     if x[name] or y[name] then
@@ -135,7 +152,8 @@ function compare.new(a, b)
   self.memory = memory_of(x, y)
   self.notes = plan_fields.decimals({ x.plan.seq, y.plan.seq }, x.model.hyper)
   self.notes[#self.notes + 1] = unlike_runs(x, y)
-  add_cautions(self.notes, x, y)
+  add_both(self.notes, a.model.notes or {}, b.model.notes or {})
+  add_both(self.notes, estimate.cautions(x), estimate.cautions(y))
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end

@@ -1,4 +1,5 @@
---- Sweeps over hyper-parameters: one sweep of plans for each model; rows of all models in one list.
+--- Sweeps over hyper-parameters, and over fields of a plan that others follow: one sweep of plans for each model and
+--- plan; rows of all in one list.
 --
 --   local s = ett.sweep { model = function(h) return ett.model.new("llama", h) end,
 --     hyper = { hidden = { 4096, 8192 } }, over = { tp = { 4, 8 } }, … }
@@ -7,6 +8,7 @@ local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local merged = require "ett.base.merged"
+local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 
 local models = {}
@@ -14,7 +16,7 @@ local models = {}
 local descending = { tokens_per_second = true, tokens_per_second_per_device = true }
 
 --- Every combination of the lists; the value of the last name changes fastest.
-local function combinations(names, over)
+function models.combinations(names, over)
   local list = { {} }
   for _, name in ipairs(names) do
     if type(over[name]) ~= "table" or over[name][1] == nil then
@@ -38,7 +40,7 @@ local function add(result, s, model, values)
   for _, note in ipairs(s.notes) do
     if not result.noted[note] then result.notes[#result.notes + 1], result.noted[note] = note, true end
   end
-  local own = merged(values, { parameters = architecture.parameters(model) })
+  local own = merged(values, result.sized and { parameters = architecture.parameters(model) })
   for _, row in ipairs(getmetatable(s.rows).__json(s.rows)) do result.rows[#result.rows + 1] = merged(row, own) end
 end
 
@@ -48,7 +50,8 @@ local function warnings_of(row, names, given, sweep_of)
   if not row then return {} end
   for _, name in ipairs(names) do values[name] = row[name] end
   for name in pairs(given.over) do over[name] = { row[name] } end
-  local alone = merged(given, { model = given.model(values), over = over })
+  local model, plan = given.model(values)
+  local alone = merged(given, { model = model, plan = plan or given.plan, over = over })
   alone.hyper = nil
   return sweep_of(alone).warnings
 end
@@ -67,19 +70,24 @@ local function sort(rows, objective, keep)
   for i = #rows, (keep or math.huge) + 1, -1 do rows[i] = nil end
 end
 
+-- Kinds of errors of values that make no model, or no plan.
+models.refuses = { model = true, format = true }
+
 --- A sweep over the models of `given.hyper` and the plans of `given.over`. Values that make no model count as refused.
----@param given table of ett.search.sweep; `model` is a function of the hyper-parameters in `hyper`
+---@param given table of ett.search.sweep; `model` is a function of the hyper-parameters in `hyper`. It may return a
+--- plan, too; then `hyper` may also hold fields of the plan
 ---@param sweep_of fun(given: table): table sweeps the plans of one model
 ---@return table
 function models.sweep(given, sweep_of)
   local names, sweeps = schema.keys(given.hyper), 0
   local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {} }
+  for _, name in ipairs(names) do result.sized = result.sized or not plan_fields.schema[name] end
   local last, meta
-  for _, values in ipairs(combinations(names, given.hyper)) do
-    local ok, model = pcall(given.model, values)
-    if not ok and error_module.from(model).kind ~= "model" then error(model, 0) end
+  for _, values in ipairs(models.combinations(names, given.hyper)) do
+    local ok, model, plan = pcall(given.model, values)
+    if not ok and not models.refuses[error_module.from(model).kind] then error(model, 0) end
     if ok then
-      local own = merged(given, { model = model })
+      local own = merged(given, { model = model, plan = plan or given.plan })
       own.hyper = nil
       last = sweep_of(own)
       meta, sweeps = getmetatable(last), sweeps + 1
@@ -88,10 +96,13 @@ function models.sweep(given, sweep_of)
       result.refused, result.refusal = result.refused + 1, result.refusal or tostring(model)
     end
   end
-  if not last then error_module.raise("limit", "sweep: no model can be built: %s", result.refusal) end
+  if not last then
+    error_module.raise("limit", "sweep: no %s: %s", result.sized and "model can be built" or "plan is valid",
+      (result.refusal:gsub("^ett: ", "")))
+  end
   sort(result.rows, last.objective, given.keep)
   local fields = table.move(names, 1, #names, 1, {})
-  fields[#fields + 1] = "parameters"
+  if result.sized then fields[#fields + 1] = "parameters" end
   table.move(last.fields, 1, #last.fields, #fields + 1, fields)
   return setmetatable({ cluster = last.cluster, model = last.model, fields = fields, objective = last.objective,
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,

@@ -357,7 +357,7 @@ end
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices: only plans on that number are kept;
 ---  keep: only that number of the best rows. With `hyper` = { field = list }, model is a function of those
----  hyper-parameters.
+---  hyper-parameters. It may also return a plan that replaces the given one; then `hyper` may hold plan fields, too.
 function sweep.new(given)
   if type(given) == "table" and rawget(given, "hyper") ~= nil then
     schema.argument(given.hyper, "table", "ett.sweep", "hyper")
@@ -399,9 +399,11 @@ function sweep.new(given)
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base, outlook_of(run, base, given))
+  local notes = fields.decimals(values.seq or { base.seq }, given.model.hyper)
+  table.move(given.model.notes or {}, 1, #(given.model.notes or {}), #notes + 1, notes)
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
-    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
+    notes = notes, rows = run.rows, base = base }, Sweep)
   cautions[result] = function() return cautions_of(run, base) end
   return result
 end

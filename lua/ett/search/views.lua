@@ -229,12 +229,13 @@ function views_module.new(given)
         + held(gradient, i == 1 and 4 or 2) + held(p.optimizer_bytes, 1))
     end
   end
-  local devices = estimate.devices
+  local devices, notes = estimate.devices, require("ett.plan.fields").decimals({ p.seq }, hyper)
+  table.move(given.model.notes or {}, 1, #(given.model.notes or {}), #notes + 1, notes)
   for _, v in ipairs(views) do
     v.mfu_percent = 100 * estimate.model_flops_per_step / (v.step_seconds * devices * (chip.flops / 2))
   end
   return { views = views, reasons = reasons(s, p, views, settings), devices = devices, plan = p, hyper = hyper,
-    notes = require("ett.plan.fields").decimals({ p.seq }, hyper), warnings = estimate_module.cautions(estimate),
+    notes = notes, warnings = estimate_module.cautions(estimate),
     cluster = estimate.cluster, settings = settings }
 end
 

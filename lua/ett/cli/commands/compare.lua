@@ -2,10 +2,13 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local options = require "ett.base.options"
 local print_value = require "ett.cli.print_value"
 local tables = require "ett.report.table"
+local trainer_files = require "ett.cli.trainer_files"
 
+local megatron_option, plan_option = trainer_files.options(true)
 local default_utilization = require("ett.ledger.simple_transformer").parameters.base_utilization
 
 local rows = {
@@ -58,9 +61,9 @@ local function sides_of(words)
   return sides, rest
 end
 
---- A side: the common plan and cluster, overridden by its own fields.
-local function side_of(word, plan, cluster)
-  local own, place = require "ett.base.merged"(plan), cluster
+--- A side's own fields of the plan, and its cluster.
+local function side_of(word, cluster)
+  local own, place = {}, cluster
   if word:find("=", 1, true) then
     local list = {}
     for part in word:gmatch "%S+" do list[#list + 1] = part end
@@ -76,21 +79,43 @@ local function side_of(word, plan, cluster)
   return own, place
 end
 
+--- A function of a file (nil: none) and of further fields of the plan, which returns the model and the plan.
+local function subjects(opts, words)
+  if not (opts.megatron_args or opts.plan) then
+    local texts, model = fields.subject("compare", opts, words)
+    return function(_, own) return model, merged(fields.values(texts), own) end
+  end
+  if opts.plan and not opts.model then trainer_files.check("compare", { plan = true }) end
+  local texts, hyper = trainer_files.sort("compare", opts, options.words(words, "compare"))
+  local plan, values = fields.values(texts), fields.values(hyper)
+  return function(file, own) return trainer_files.read(file, merged(plan, own), values) end
+end
+
+--- The two sides, of the words and of the files: each a model, a plan and a cluster.
+local function two_sides(opts, sides, files, words)
+  local each, list = #files > 1 and files or sides, {}
+  if #files > 1 and #sides > 0 then
+    error_module.raise("usage", "compare: two files are two sides: give no others, got '%s'", sides[1])
+  elseif #each ~= 2 then
+    error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or "
+      .. "two launch scripts, got %d", #each)
+  end
+  local subject = subjects(opts, words)
+  for i = 1, 2 do
+    local own, place = nil, opts.cluster
+    if #files < 2 then own, place = side_of(sides[i], opts.cluster) end
+    local model, plan = subject(files[#files > 1 and i or 1], own)
+    list[i] = { model = model, plan = plan, cluster = place }
+  end
+  return table.unpack(list)
+end
+
 --- Compares two plans, clusters or stacks line by line.
-local function compare_sides(opts, sides, words)
+local function compare_sides(opts, sides, files, words)
   require "ett.cli.refuse"(opts, { "utilization", "overlap" },
     "compare: --%s applies to the ledger and the simple model only: give no sides")
-  if #sides ~= 2 then
-    error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
-      .. "got %d", #sides)
-  end
-  local plan, model = fields.subject("compare", opts, words)
-  local list, compare = {}, require "ett.search.compare"
-  for i, word in ipairs(sides) do
-    local own, place = side_of(word, fields.values(plan), opts.cluster)
-    list[i] = { model = model, plan = own, cluster = place }
-  end
-  local c = compare.new(list[1], list[2])
+  local compare = require "ett.search.compare"
+  local c = compare.new(two_sides(opts, sides, files, words))
   local value = { fields = json.array(c.fields), totals = c.totals, lines = c.lines, memory = c.memory,
     fits = { a = c.a.fits, b = c.b.fits }, notes = json.array(c.notes) }
   if print_value(opts, value) then return end
@@ -105,15 +130,17 @@ return {
   models = true, -- `--help NAME` describes a model
   offers = fields.offers,
   summary = "compare two plans, clusters or stacks; or compare the ledger, the simple model and ett predict",
-  usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
+  usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]\n"
+    .. "       ett compare --megatron-args FILE [--megatron-args FILE] [A B] [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
     .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
     .. "Without sides, prints three views of one step: the ledger, the simple model and ett predict.\n"
     .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.\n"
-    .. "A field of the plan given twice makes two sides: tp=4 tp=8.",
-  hints = fields.hints(fields.flags_hint),
+    .. "A field of the plan given twice makes two sides: tp=4 tp=8.\n"
+    .. "Two launch scripts or trainers' files are two sides. One file is the plan that the words and sides change.",
+  hints = fields.hints(),
   options = {
-    fields.model_option,
+    fields.model_option, megatron_option, plan_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "utilization", "U", "in the ledger and the simple model: fraction of the peak FLOP/s that products reach "
       .. ("(default %g)"):format(default_utilization), kind = "number", least = 1e-6, most = 1 },
@@ -125,9 +152,10 @@ return {
   run = function(opts, words)
     fields.one_cluster("compare", opts.cluster)
     local sides, others = sides_of(words)
-    if #sides > 0 then return compare_sides(opts, sides, others) end
-    local plan, model = fields.subject("compare", opts, words)
-    local result = require("ett.search.views").new { model = model, plan = fields.values(plan),
+    local files = trainer_files.list(opts)
+    if #sides > 0 or #files > 1 then return compare_sides(opts, sides, files, others) end
+    local model, plan = subjects(opts, words)(files[1])
+    local result = require("ett.search.views").new { model = model, plan = plan,
       cluster = opts.cluster, utilization = opts.utilization or default_utilization,
       overlap = opts.overlap or 1 }
     local value = { views = json.array(result.views), reasons = json.array(result.reasons), devices = result.devices,

@@ -3,7 +3,10 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 local print_value = require "ett.cli.print_value"
+local trainer_files = require "ett.cli.trainer_files"
 local wrote = require "ett.cli.wrote"
+
+local megatron_option, plan_option = trainer_files.options()
 
 --- `--composition reference`: the composition of estimate-train-time, from its configuration file.
 local function reference(opts, given)
@@ -30,35 +33,22 @@ local function reference(opts, given)
   end
 end
 
---- Model and plan from Megatron-LM's flags, overridden by the words; with --model only the plan.
-local function of_flags(opts, given)
-  local plan, hyper = fields.sort("predict", given, opts.model or require("ett.model.hyper").fields)
-  local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper),
-    opts.model and fields.model(opts.model, hyper))
-  return { model = run.model, plan = run.plan, cluster = opts.cluster or fields.default_cluster }
-end
-
---- The model of --model, and the plan of a trainer's configuration, overridden by the words.
-local function of_plan_file(opts, given)
-  local plan, hyper = fields.sort("predict", given, opts.model)
-  local model = fields.model(opts.model, hyper)
-  local notes
-  plan, notes = require("ett.import.trainer").read(opts.plan, model, fields.values(plan))
-  model.notes = table.move(model.notes or {}, 1, #(model.notes or {}), #notes + 1, notes)
-  return { model = model, plan = plan, cluster = opts.cluster or fields.default_cluster }
+--- The model and the plan of a trainer's file, overridden by the words.
+local function of_trainer(opts, given)
+  local plan, hyper = trainer_files.sort("predict", opts, given)
+  local model, own = trainer_files.read(opts, fields.values(plan), fields.values(hyper))
+  return { model = model, plan = own, cluster = opts.cluster or fields.default_cluster }
 end
 
 local function need_model(opts, words)
-  if opts.plan and not opts.model then
-    error_module.raise("usage", "predict: --plan needs --model: the file does not describe the model")
-  end
+  trainer_files.check("predict", opts)
   if opts.model or opts.config or opts.megatron_args then return end
   error_module.raise("usage", "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args "
     .. "FILE%s", fields.model_hint("predict", words))
 end
 
 local function subject(opts, given)
-  if opts.megatron_args then return of_flags(opts, given) end
+  if opts.megatron_args or opts.plan then return of_trainer(opts, given) end
   if opts.config then
     local module = require "ett.import.estimate_train_time"
     local config = module.check(module.read(opts.config), opts.config)
@@ -67,7 +57,6 @@ local function subject(opts, given)
     return error_module.wrap(opts.config, reference_source.subject, config, opts.config, plan,
       opts.cluster)
   end
-  if opts.plan then return of_plan_file(opts, given) end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
     cluster = opts.cluster or fields.default_cluster }
@@ -97,10 +86,7 @@ return {
   options = {
     { "config", "FILE", "read model, plan and cluster from a configuration of estimate-train-time (YAML)" },
     fields.model_option,
-    { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
-      .. "list; or a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes; with --model only the "
-      .. "plan" },
-    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText" },
+    megatron_option, plan_option,
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },
     { "accept-device", "accept samples of a device other than the cluster's" },
@@ -128,8 +114,6 @@ return {
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
     elseif opts.megatron_args and opts.config then
       error_module.raise("usage", "predict: give --megatron-args or --config, not both")
-    elseif opts.megatron_args and opts.plan then
-      error_module.raise("usage", "predict: give --megatron-args or --plan, not both")
     end
     if opts.composition == "reference" then
       require "ett.cli.refuse"(opts, { "tokens", "plan", "chrome_trace", "html", "chakra", "require_fit" },

@@ -2,6 +2,35 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local merged = require "ett.base.merged"
+local options = require "ett.base.options"
+local trainer_files = require "ett.cli.trainer_files"
+
+local megatron_option, plan_option = trainer_files.options()
+
+--- The model, the plan and the swept fields of the words, and of the file if one is given.
+local function subject(opts, words)
+  local has_file = opts.megatron_args or opts.plan
+  trainer_files.check("sweep", opts)
+  local texts, hyper
+  if has_file then
+    texts, hyper = trainer_files.sort("sweep", opts, options.words(words, "sweep"))
+  else
+    texts, hyper = fields.sorted("sweep", opts, words)
+  end
+  local plan, over = fields.split("sweep", texts)
+  local fixed, hyper_over = fields.split("sweep", hyper)
+  for name, list in pairs(hyper_over) do
+    for _, value in ipairs(opts.model and list or {}) do fields.check_hyper(opts.model, name, value) end
+  end
+  if not (next(over) or next(hyper_over)) then
+    error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
+  end
+  if has_file then return trainer_files.swept(opts, plan, over, fixed, hyper_over) end
+  for name, value in pairs(fixed) do fields.check_hyper(opts.model, name, value) end
+  local function model(own) return fields.model_of(opts.model, merged(fixed, own)) end
+  return { model = next(hyper_over) and model or model {}, hyper = next(hyper_over) and hyper_over or nil, plan = plan,
+    over = over }
+end
 
 return {
   name = "sweep",
@@ -10,16 +39,18 @@ return {
   models = true, -- `--help NAME` describes a model
   offers = fields.offers,
   summary = "evaluate every combination of plan fields and hyper-parameters",
-  usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
+  usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...\n"
+    .. "       ett sweep --megatron-args FILE [--model NAME] [--cluster NAME|FILE.lua] NAME=A,B,C NAME=VALUE ...",
   description = function(opts)
     return "Fields with several values are swept: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
     .. "Fields with one value are set.\n"
+    .. "They change the plan of a launch script or a trainer's file; each row is as `ett predict` reads the file.\n"
       .. "Each combination of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
-  hints = fields.hints(fields.flags_hint),
+  hints = fields.hints(),
   options = {
-    fields.model_option,
+    fields.model_option, megatron_option, plan_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "accept-device", "accept samples of a device other than the cluster's" },
     { "devices", "N", "keep only plans on this many devices", kind = "count",
@@ -32,24 +63,13 @@ return {
   },
   run = function(opts, words)
     fields.one_cluster("sweep", opts.cluster)
-    local texts, hyper = fields.sorted("sweep", opts, words)
-    local plan, over = fields.split("sweep", texts)
-    local fixed, hyper_over = fields.split("sweep", hyper)
-    for name, value in pairs(fixed) do fields.check_hyper(opts.model, name, value) end
-    for name, list in pairs(hyper_over) do
-      for _, value in ipairs(list) do fields.check_hyper(opts.model, name, value) end
-    end
-    if not (next(over) or next(hyper_over)) then
-      error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
-    end
-    local function model(own) return fields.model_of(opts.model, merged(fixed, own)) end
+    local what = subject(opts, words)
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
     local show = require("ett.cli.progress").line(share and share.rank() > 0)
-    local s = require("ett.search.sweep").new { share = share, keep = not opts.json and 20 or nil,
+    local s = require("ett.search.sweep").new(merged(what, { share = share, keep = not opts.json and 20 or nil,
       progress = function(done, all) show("%d of %d plans", done, all) end,
-      model = next(hyper_over) and model or model {}, hyper = next(hyper_over) and hyper_over or nil,
-      cluster = cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
+      cluster = cluster, devices = opts.devices, objective = opts.objective }))
     show()
     if share then share.leave() end
     if share and share.rank() > 0 then return #s.rows == 0 and 1 or 0 end
