@@ -118,17 +118,20 @@ layers ... 4 ... 6
 dp ... 8 ... 4
 tp ... 1 ... 2
 note: 1 flag has no effect on the step
+note: not in the file: --micro-batch-size (1), --global-batch-size (one micro-batch for each replica), --nnodes (1)
 note: B: unknown flags, ignored: --frob
 # 8 devices, cluster dgx_h100; ...
 ...
 note: unknown flags, ignored: --frob
 note: 1 flag has no effect on the step
+note: not in the file: --micro-batch-size (1), --global-batch-size (one micro-batch for each replica), --nnodes (1)
 
 $ echo '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}' > one.json; sed 's/1}}/2}}/' one.json > two.json; W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 dp=8'; ett compare $W --plan one.json --plan two.json | sed -n 2p; ett compare $W --plan one.json cluster=dgx_h100 'cluster=dgx_b200 zero=3' | grep -E '^(cluster|zero|note)'; ett compare --plan one.json --plan two.json; ett compare $W --plan one.json --plan two.json tp=1 tp=2; ett compare $W --plan one.json --plan two.json --plan one.json
 zero ... 1 ... 2
 cluster ... dgx_h100 ... dgx_b200
 zero ... 1 ... 3
 note: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs
+note: not in the file: gradient_accumulation_steps (1)
 ett: compare: --plan needs --model: the file does not describe the model
 ett: compare: two files are two sides: give no others, got 'tp=1'
 ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3

@@ -88,6 +88,7 @@ $ F='--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024
 flags on dgx_h100: 8 plans evaluated, 4 refused, best by step_seconds
 first refusal: flags: tp * pp * cp = 16 must divide its 8 devices; give dp=N for another number
 note: unknown flags, ignored: --frob
+note: not in the file: --global-batch-size (one micro-batch for each replica), --nnodes (1)
 .
 layers  micro_batch  tp  parameters  micro-batches  devices ...
 1
@@ -95,8 +96,9 @@ layers  micro_batch  tp  parameters  micro-batches  devices ...
 
 $ printf '[training]\nseq_len = 1024\nlocal_batch_size = 1\nunread = 3\n[parallelism]\ntensor_parallel_degree = 2\n' > t.toml; W='--model llama --plan t.toml layers=2 hidden=1024 heads=8 vocab=32000'; ett sweep $W dp=2,4 | head -4; for d in 2 4; do ett predict $W dp=$d --quiet | cut -c1-12; done > a; ett sweep $W dp=2,4 --csv --table rows | grep -cF -f a; ett sweep --plan t.toml tp=1,2; ett sweep --plan t.toml --megatron-args t.toml tp=1,2; ett sweep --megatron-args t.toml tp=1,2; ett sweep $W dp=2; ett sweep $W tp=1,2
 llama on dgx_h100: 2 plans evaluated, 0 refused, best by step_seconds
+note: not in the file: global_batch_size (one local batch for each replica), mixed_precision_param (bfloat16)
 note: fields of training that are not modelled: unread
-...
+.
 2
 ett: sweep: --plan needs --model: the file does not describe the model
 ett: sweep: give --megatron-args or --plan, not both

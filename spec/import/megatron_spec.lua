@@ -11,12 +11,18 @@ local raised = require "raised"
 local random_plans = require "random_plans"
 local script = require "ett.import.megatron.script"
 
+-- The plan and the model of a file. Its note on settings that the file leaves out is moved to the field `missing`: most
+-- files here are as short as they can be.
 local function read(text, plan, hyper, ending)
   local path = os.tmpname() .. (ending or "")
   require("ett.base.folder").write(path, text)
   local ok, answer = pcall(megatron.read, path, plan, hyper)
   os.remove(path)
   if not ok then error((tostring(answer):gsub("/tmp/[%w_%.]+", "FILE")), 0) end
+  local notes = answer.model.notes
+  for i = #notes, 1, -1 do
+    if notes[i]:find "^not in the file" then answer.missing = table.remove(notes, i) end
+  end
   return answer
 end
 
@@ -645,9 +651,11 @@ modules:
 
   it("of Primus have the batch and sequence of pre_trainer.yaml unless the file states them", function()
     local text = "  pre_trainer: { framework: megatron, config: '%s.yaml', overrides: { lr: 1 } }\n"
-    local p = primus(text:format "pre_trainer")
+    local p, notes = primus(text:format "pre_trainer")
     assert.same({ 1024, 2, 16 }, { p.seq, p.micro_batch, p.global_batch })
-    p = primus(text:format "${CONFIG:pre_trainer}", { dp = 4, seq = 4096 })
+    assert.matches("not in the file: global_batch_size (16), micro_batch_size (2), seq_length (1024)", notes, 1, true)
+    p, notes = primus(text:format "${CONFIG:pre_trainer}", { dp = 4, seq = 4096 })
+    assert.matches("\nnot in the file: global_batch_size %(16%), micro_batch_size %(2%)$", notes)
     assert.same({ 4096, 2, 16 }, { p.seq, p.micro_batch, p.global_batch })
     assert.matches("missing --seq-length", (primus(text:format "own")), 1, true)
   end)
@@ -1025,6 +1033,43 @@ ARGS:
     local plan = read(small .. "--tensor_model_parallel_size 2 --sequence_parallel true --bf16 false --fp16 true",
       { dp = 1 }).plan
     assert.same({ true, "fp16" }, { plan.sequence_parallel, plan.dtype })
+  end)
+
+  it("that the file leaves out are noted with the values taken, unless words state them", function()
+    local batches = "--micro-batch-size (1), --global-batch-size (one micro-batch for each replica)"
+    local fp32 = "--bf16 and --fp16 (fp32; if another file sets bf16, give dtype=bf16)"
+    local function missing(more, plan, ending) return read(small .. more, plan, nil, ending).missing end
+    assert.equal("not in the file: " .. batches .. ", --nnodes (1), " .. fp32, missing "--nproc-per-node 4")
+    assert.equal("not in the file: " .. fp32,
+      missing("--nproc-per-node 4 --nnodes 1 --micro-batch-size 2 --global-batch-size 8"))
+    assert.equal("not in the file: --micro-batch-size (1)", missing("--fp16", { dp = 4, micro_batches = 2 }))
+    assert.is_nil(missing("", { dp = 4, micro_batch = 1, global_batch = 8, dtype = "bf16" }))
+    -- An export of an fp32 plan states the precision by naming none.
+    assert.is_nil(missing("\n# ett: 4 devices, no stack", { micro_batch = 1, global_batch = 8 }))
+    local yaml = "model:\n  num_layers: 4\n  hidden_size: 256\n  num_attention_heads: 4\n  vocab_size: 1000\n"
+      .. "  encoder_seq_length: 128\n  max_position_embeddings: 128\n  micro_batch_size: 1\n  global_batch_size: 4\n"
+    for more, said in pairs { [""] = "not in the file: " .. fp32, ["trainer:\n  precision: 32\n"] = false,
+      ["trainer:\n  precision: bf16\n"] = false } do
+      assert.equal(said, read(yaml .. more, { dp = 4 }, nil, ".yaml").missing or false, more)
+    end
+    local short = small:gsub("%-%-seq%-length %d+", "")
+    assert.matches("missing --seq-length; give seq=N", message(short, { dp = 1 }), 1, true)
+  end)
+
+  it("follow a precision in words as if the file stated it", function()
+    local fixed = { dp = 2, micro_batch = 1, global_batch = 4 }
+    local fields = { "dtype", "gradient_dtype", "optimizer_bytes" }
+    local function of(more, dtype)
+      local plan, list = read(small .. more, random_plans.with(fixed, { dtype = dtype })).plan, {}
+      for i, name in ipairs(fields) do list[i] = plan[name] end
+      return list
+    end
+    assert.same({ "fp32", "fp32", 8 }, of "")
+    assert.same(of "--bf16", of("", "bf16"))
+    assert.same({ "bf16", "fp32", 12 }, of("", "bf16"))
+    assert.same(of "--fp16", of("--bf16", "fp16"))
+    assert.same(of "", of("--bf16 --fp8-format hybrid", "fp32"))
+    assert.same(of "--bf16 --fp8-format hybrid", of("", "fp8"))
   end)
 
   it("of two precisions are noted", function()

@@ -12,9 +12,16 @@ local folder
 setup(function() folder = command.folder() end)
 teardown(function() command.remove(folder) end)
 
+-- The plan and the notes of a file; apart, the note on settings that the file leaves out: most files here are as short
+-- as they can be.
 local function read(name, text, model, given)
   command.write(folder, name, text)
-  return trainer.read(folder .. "/" .. name, model or model_module.new "llama3-8b", given)
+  local plan, notes = trainer.read(folder .. "/" .. name, model or model_module.new "llama3-8b", given)
+  local missing
+  for i = #notes, 1, -1 do
+    if notes[i]:find "^not in the file" then missing = table.remove(notes, i) end
+  end
+  return plan, notes, missing
 end
 
 local function same_step(model, plan, again)
@@ -841,6 +848,50 @@ describe("a plan as DeepSpeed's JSON", function()
     for name, given in pairs { ["a.json"] = { zero = "x" }, ["b.json"] = { pp = "x" }, ["a.toml"] = { tp = "x" } } do
       assert.matches("^plan: field '%w+' must be ", raised(read, name, name:find "json" and "{}" or "", nil, given))
     end
+  end)
+end)
+
+describe("settings that a file leaves out", function()
+  local function missing(name, text, given) return (select(3, read(name, text, nil, given))) end
+
+  it("are noted with torchtitan's defaults", function()
+    local degrees = "[parallelism]\ndata_parallel_shard_degree = 4\n"
+    assert.equal("not in the file: seq_len (2048), local_batch_size (8), global_batch_size (one local batch for "
+      .. "each replica), mixed_precision_param (bfloat16)", missing("run.toml", degrees))
+    assert.equal("not in the file: local_batch_size (8)",
+      missing("run.toml", degrees, { seq = 4096, micro_batches = 2, dtype = "bf16" }))
+    assert.is_nil(missing("run.toml", degrees .. "[training]\nseq_len = 1024\nlocal_batch_size = 1\n"
+      .. "global_batch_size = 8\nmixed_precision_param = 'bfloat16'\n"))
+  end)
+
+  it("are noted with DeepSpeed's defaults, and a single device", function()
+    local batch = '{ "train_micro_batch_size_per_gpu": 2%s }'
+    assert.equal("not in the file: fp16 and bf16 (fp32; dtype=bf16 replaces it), gradient_accumulation_steps (1), the "
+      .. "number of devices (dp = 1: give dp=N)", missing("ds.json", batch:format ""))
+    assert.equal("not in the file: gradient_accumulation_steps (1)",
+      missing("ds.json", batch:format "", { dp = 8, dtype = "bf16" }))
+    local steps = ', "gradient_accumulation_steps": 4, "bf16": { "enabled": %s }'
+    for _, enabled in ipairs { "true", "false" } do
+      assert.is_nil(missing("ds.json", batch:format(steps:format(enabled)), { dp = 8 }))
+    end
+    assert.equal("not in the file: train_micro_batch_size_per_gpu ('auto': 1)", missing("ds.json",
+      '{ "train_micro_batch_size_per_gpu": "auto", "bf16": { "enabled": true } }', { dp = 8, micro_batches = 4 }))
+  end)
+
+  it("are noted with MaxText's defaults", function()
+    assert.equal("not in the file: max_target_length (2048), per_device_batch_size (12), dtype (bfloat16), "
+      .. "dcn_data_parallelism (one slice)", missing("base.yml", "ici_fsdp_parallelism: 8\n"))
+    assert.is_nil(missing("base.yml", "ici_fsdp_parallelism: 8\nmax_target_length: 1024\nper_device_batch_size: 1\n"
+      .. "dtype: bfloat16\ndcn_data_parallelism: 2\n"))
+    local given = { seq = 1024, micro_batch = 1, dtype = "bf16", dp = 8 }
+    assert.is_nil(missing("base.yml", "ici_fsdp_parallelism: 8\n", given))
+  end)
+
+  it("are those of a precision in words", function()
+    local text = "[parallelism]\ndata_parallel_shard_degree = 4\n[training]\nmixed_precision_param = 'float32'\n"
+    local file, words = read("run.toml", text), read("run.toml", text, nil, { dtype = "bf16" })
+    assert.same({ "fp32", 8 }, { file.dtype, file.optimizer_bytes })
+    assert.same({ "bf16", nil }, { words.dtype, words.optimizer_bytes })
   end)
 end)
 

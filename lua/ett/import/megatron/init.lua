@@ -397,15 +397,6 @@ local function with_words(given)
   return path, list
 end
 
--- Last names of fields that state the precision.
-local precisions = { precision = true, mixed_precision = true, bf16 = true, fp16 = true }
-
---- Whether a field of a recipe states the precision.
-local function states_precision(overrides)
-  for _, field in ipairs(overrides) do if precisions[field[1]:match "[^.]*$"] then return true end end
-  return false
-end
-
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
 --- scripts, recipe = whether fields of one follow it, precise = whether they state the precision, stack = of ett's own
 --- export, apart = whether another file has the model }.
@@ -414,19 +405,22 @@ local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   require("ett.import.formats").check(path, text, "--megatron-args")
   if path:match "%.ya?ml$" then
-    local list, name, whole, apart = nemo.flags(path)
+    local list, name, whole, apart, precise = nemo.flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {},
-      apart = apart }
+      apart = apart, precise = precise }
   end
   local job = job_of(text)
   local list, unknown, note, overrides = script.flags(text, variables_of(job), values)
   local recipe = #overrides > 0
-  for _, flag in ipairs(recipe and nemo.overridden(overrides) or {}) do list[#list + 1] = flag end
+  local of_recipe, precise = {}, false
+  if recipe then of_recipe, precise = nemo.overridden(overrides) end
+  table.move(of_recipe, 1, #of_recipe, #list + 1, list)
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, job)
   local program, name = program_of(text)
+  local stack = add_export(list, text)
   return list, { mamba = is_mamba(name, program), unknown = unknown, note = note, nemo = recipe, recipe = recipe,
-    precise = states_precision(overrides), stack = add_export(list, text) }
+    precise = precise or stack ~= nil, stack = stack }
 end
 
 --- Notes the conditions of a script that depend on values outside it.
@@ -459,13 +453,27 @@ local function route_evenly(model, notes)
     .. "receive the token than of a trained router"):format(h.top_k)
 end
 
+--- Replaces the flags of the precision by that of the words, so that the types of gradients and states follow. 8-bit
+--- types leave that of the weights.
+local function set_precision(args, dtype)
+  if dtype == "bf16" or dtype == "fp16" or dtype == "fp32" then
+    for _, name in ipairs { "bf16", "fp16", "fp8-format", "fp4-format" } do args.given[name] = nil end
+    if dtype ~= "fp32" then args.given[dtype] = {} end
+  elseif not (args:has "bf16" or args:has "fp16") then
+    args.given.bf16 = {}
+  end
+  args.precise = true
+end
+
 local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
   args.mamba, args.nemo, args.recipe, args.apart = file.mamba, file.nemo, file.recipe, file.apart
+  args.precise = file.precise
   note_conditions(args, file.unknown)
   if file.note then args:note("%s", file.note) end
   if file.recipe then complete_recipe(args, file.precise) end
+  if plan and plan.dtype then set_precision(args, plan.dtype) end
   local has_model = args:has "num-layers"
   for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end

@@ -255,13 +255,16 @@ end
 --- Whether a file is one of NeMo 1: its optimizer is a part of the model.
 local function is_first(config) return type(config.model) == "table" and type(config.model.optim) == "table" end
 
---- Flags of a configuration, and whether its keys are flags of Megatron-LM.
+-- Keys that state the precision.
+local precisions = { precision = true, mixed_precision = true, bf16 = true, fp16 = true }
+
+--- Flags of a configuration, whether its keys are flags of Megatron-LM, and whether one states the precision.
 ---@param amp boolean? megatron_amp_O2 of NeMo 1, unless the configuration states it
 local function flags_of(config, amp)
   local list, distributed, sharded, strategy, reduced = {}, false, false, nil, "32"
   local flags = type(config.ARGS) == "table" -- Megatron-LM's examples/moe_recipes: keys are flags, "_" for "-"
   local whole = flags
-  local apex -- whether NeMo 1 shards states by Apex's optimizer
+  local apex, precise = nil, false -- whether NeMo 1 shards states by Apex's optimizer
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
   for _, section in ipairs { config, config.model } do
@@ -269,7 +272,7 @@ local function flags_of(config, amp)
   end
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
-    whole = whole or key ~= leaf.key
+    whole, precise = whole or key ~= leaf.key, precise or precisions[key] or false
     local name = renamed[key] or key:gsub("_", "-")
     local words = words_of(value, (flags or key ~= leaf.key) and not bracketed[name])
     local text = words and table.concat(words, " ")
@@ -310,7 +313,7 @@ local function flags_of(config, amp)
     add("data-parallel-sharding-strategy", "optim_grads_params")
     add_strategy(list, strategy or "full")
   end
-  return list, whole
+  return list, whole, precise
 end
 
 --- The value of ${NAME:default} in a file of Primus when the environment does not set NAME (primus/core/utils/
@@ -326,7 +329,8 @@ end
 -- Defaults of primus/configs/modules/megatron/pre_trainer.yaml that differ from Megatron-LM's; of other files, only the
 -- first line is assumed.
 local of_primus = { bf16 = true, use_distributed_optimizer = true }
-local of_pre_trainer = merged(of_primus, { seq_length = 1024, micro_batch_size = 2, global_batch_size = 16 })
+local sizes = { seq_length = 1024, micro_batch_size = 2, global_batch_size = 16 }
+local of_pre_trainer = merged(of_primus, sizes)
 
 --- The module with the settings in a file of Primus, and its name: pre_trainer if there is one. Otherwise it is the
 --- first by name that runs Megatron-LM, else the first by name. nil for other files.
@@ -346,12 +350,17 @@ end
 --- Takes the settings out that ett.import.megatron reads under a name of its own. Returns flags:
 ---   primus-even-routing    balance is forced, and the experts of a token are next to each other: (token * top_k + i)
 ---                          modulo the experts. This is the default (docs, moe_router_force_load_balancing_type).
+---   primus-defaults        settings of pre_trainer.yaml that the overrides do not state
 ---   primus-grouped-kernel  Primus-Turbo computes the experts in one kernel (PrimusGroupedMLP)
 ---   primus-separate-activation  beside it, kernels of their own activate, multiply and weigh. In a step of Qwen3-30B
 ---                          they take 1.1 s (agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md) in place of 0.195.
-local function own_of_primus(all, turbo)
-  local list = {}
-  local function add(name) list[#list + 1] = { name = name, values = {}, own = true } end
+local function own_of_primus(all, turbo, stated)
+  local list, missing = {}, {}
+  local function add(name, values) list[#list + 1] = { name = name, values = values or {}, own = true } end
+  for _, key in ipairs(schema.keys(sizes)) do
+    if stated[key] == nil and all[key] then missing[#missing + 1] = ("%s (%s)"):format(key, all[key]) end
+  end
+  if missing[1] then add("primus-defaults", missing) end
   local kind = all.moe_router_force_load_balancing_type
   if all.moe_router_force_load_balancing == true and (kind == nil or kind == "even") then add "primus-even-routing" end
   if turbo and (all.use_turbo_grouped_mlp == true or all.use_turbo_grouped_gemm == true) then
@@ -379,7 +388,7 @@ local function primus(config)
   if turbo and all.use_turbo_deepep == true then
     all.moe_token_dispatcher_type, all.moe_enable_deepep, all.use_turbo_deepep = "flex", true, nil
   end
-  local own_flags = own_of_primus(all, turbo)
+  local own_flags = own_of_primus(all, turbo, trainer.overrides)
   for _, key in ipairs(turbo and {} or schema.keys(all)) do
     if key:find "^use_turbo_" or key:find "^turbo_" then all[key] = nil end
   end
@@ -391,24 +400,25 @@ end
 ---@return string? name such as "gpt"
 ---@return boolean whole whether its keys are flags of Megatron-LM
 ---@return boolean apart whether the model is in another file
+---@return boolean precise whether a key states the precision
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
   local settings, own_flags = primus(config)
   if settings then
-    local list = flags_of(settings)
-    return table.move(own_flags, 1, #own_flags, #list + 1, list), nil, true, true
+    local list, _, precise = flags_of(settings)
+    return table.move(own_flags, 1, #own_flags, #list + 1, list), nil, true, true, precise
   end
   local amp
   if is_first(config) then amp = false end -- megatron_base_model.py: cfg.get('megatron_amp_O2', False)
-  local list, whole = flags_of(config, amp)
-  return list, model_name(config), whole, false
+  local list, whole, precise = flags_of(config, amp)
+  return list, model_name(config), whole, false, precise
 end
 
 --- Flags of fields on a command line. A later field replaces an earlier one (NeMo-Run's cli_parser.py: parse_cli_args):
 --- fields behind peft=lora belong to LoRA, and peft=lora replaces those before it.
 ---@param list string[][] { path such as "model.seq_length", value }
----@return table[]
+---@return table[] flags, boolean precise whether a field states the precision
 function nemo.overridden(list)
   local config, decode = {}, require("ett.yaml").decode
   for _, field in ipairs(list) do
@@ -422,7 +432,8 @@ function nemo.overridden(list)
     local value = decode(text)
     holder[key] = value == nil and text or value
   end
-  return (flags_of(config))
+  local flags, _, precise = flags_of(config)
+  return flags, precise
 end
 
 return nemo

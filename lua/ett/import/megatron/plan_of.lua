@@ -321,8 +321,8 @@ local function set_replicas(p, args, given)
   local ranks = 1.0 * p.tp * p.pp * p.cp
   local world = args:number "world-size"
   local each = args:number "nproc-per-node" or args:number "num-gpus"
-  local nodes = args:number "nnodes" or args:number("num-nodes", 1)
-  if not world and each then world = 1.0 * each * nodes end
+  local nodes = args:number "nnodes" or args:number "num-nodes"
+  if not world and each then world, args.one_node = 1.0 * each * (nodes or 1), nodes == nil end
   if not world then
     error_module.raise("format", "does not give the number of devices (--nnodes, --nproc-per-node); give dp=N")
   elseif world % ranks ~= 0 then
@@ -405,6 +405,28 @@ local function stack_of(args, p, sharded, has_experts)
   return name .. graphs
 end
 
+local fields_of_primus = { seq_length = "seq", micro_batch_size = "micro_batch", global_batch_size = "global_batch" }
+
+--- Notes settings that no flag and no word states, with the values taken: a script may get them from another file.
+--- Without a global batch, Megatron-LM takes one micro-batch for each replica (arguments.py, validate_args).
+local function note_missing(args, p, given)
+  local list = {}
+  local function add(...) list[#list + 1] = (...):format(select(2, ...)) end
+  for _, text in ipairs(args.given["primus-defaults"] or {}) do
+    local field = fields_of_primus[text:match "^%S+"]
+    if not (given[field] or field == "global_batch" and given.micro_batches) then add("%s", text) end
+  end
+  if not args:has "micro-batch-size" then add("--micro-batch-size (%s)", p.micro_batch) end
+  if not (args:has "global-batch-size" or given.micro_batches) then
+    add "--global-batch-size (one micro-batch for each replica)"
+  end
+  if args.one_node then add "--nnodes (1)" end
+  if p.dtype == "fp32" and not args.precise then
+    add "--bf16 and --fp16 (fp32; if another file sets bf16, give dtype=bf16)"
+  end
+  if list[1] then args:note("not in the file: %s", table.concat(list, ", ")) end
+end
+
 --- The plan, overridden by the given fields.
 ---@param args table of ett.import.megatron
 ---@param stack string|boolean|nil the stack that the file states; false: none; nil: Megatron-LM's
@@ -416,7 +438,7 @@ return function(args, hyper, given, stack)
     micro_batch = args:number("micro-batch-size", 1), sequence_parallel = args:has "sequence-parallel" }
   if p.tp == 1 then p.sequence_parallel = false end
   if args:has "use-tp-pp-dp-mapping" then p.rank_order = "tp-cp-ep-pp-dp" end
-  if not p.seq then error_module.raise("format", "missing --seq-length") end
+  if not p.seq then error_module.raise("format", "missing --seq-length; give seq=N") end
   set_precision(p, args, given)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
@@ -440,6 +462,7 @@ return function(args, hyper, given, stack)
   if stack == nil then stack = stack_of(args, p, sharded, hyper.experts ~= nil) end
   p.stack = stack or nil
   for name, value in pairs(given) do p[name] = value end
+  note_missing(args, p, given)
   note_uneven(args, p, hyper.layers)
   return p
 end

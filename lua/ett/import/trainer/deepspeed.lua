@@ -6,7 +6,7 @@ local export = require "ett.import.export.deepspeed"
 
 --- Two of the three numbers of a batch and the replicas give the rest. As in DeepSpeed, a missing number of steps is 1
 --- where the others leave it open. "auto" is left to the program.
-local function set_batches(p, config, given)
+local function set_batches(p, config, given, assume)
   local micro, micro_open = config("", "train_micro_batch_size_per_gpu")
   local steps, steps_open = config("", "gradient_accumulation_steps")
   local stated, stated_open = config("", "train_batch_size")
@@ -14,7 +14,10 @@ local function set_batches(p, config, given)
   micro, steps = given.micro_batch or micro, given.micro_batches or steps
   local each = 1.0 * (micro or 1) * (steps or 1)
   p.dp = given.dp or whole and micro and whole % each == 0 and math.tointeger(whole // each) or nil
-  if not steps and not steps_open and (not whole or stated and not micro) and (micro or stated) then steps = 1 end
+  if not steps and not steps_open and (not whole or stated and not micro) and (micro or stated) then
+    steps = 1
+    assume "gradient_accumulation_steps (1)"
+  end
   if stated and steps and not (micro or micro_open) then
     local parts = 1.0 * (p.dp or 1) * steps
     if whole % parts ~= 0 then
@@ -24,6 +27,8 @@ local function set_batches(p, config, given)
     micro = math.tointeger(whole // parts)
   end
   p.micro_batch, p.micro_batches = micro, steps
+  if not micro then assume("train_micro_batch_size_per_gpu (%s)", micro_open and "'auto': 1" or "1") end
+  if not p.dp then assume "the number of devices (dp = 1: give dp=N)" end
   if whole and not given.micro_batches and (given.global_batch or not steps or given.dp) then
     p.global_batch, p.micro_batches = whole, nil
   end
@@ -59,13 +64,16 @@ local own_gradients = { fp16 = true, fp32 = true }
 
 --- Types of weights, of summed gradients (engine.py: get_data_types) and of messages (communication_data_type; of ranks
 --- that share a sequence, config.py: seq_parallel_communication_data_type).
-local function set_precision(p, config, given, note)
-  local fp16, fp16_open = config("fp16", "enabled", false)
-  local older, older_open = config("bfloat16", "enabled", false)
-  local bf16, bf16_open = config("bf16", "enabled", older)
+local function set_precision(p, config, given, note, assume)
+  local fp16, fp16_open, no_fp16 = config("fp16", "enabled", false)
+  local older, older_open, no_older = config("bfloat16", "enabled", false)
+  local bf16, bf16_open, no_bf16 = config("bf16", "enabled", older)
   p.dtype = given.dtype or fp16 and "fp16" or bf16 and "bf16" or "fp32"
   if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open or older_open) then
     note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
+  end
+  if not given.dtype and no_fp16 and no_older and no_bf16 then
+    assume "fp16 and bf16 (fp32; dtype=bf16 replaces it)"
   end
   local own = own_gradients[p.dtype] and p.dtype or "bf16"
   local sums = config("data_types", "grad_accum_dtype", own)
@@ -134,16 +142,16 @@ local function set_states(p, config, note)
   p.optimizer_bytes = export.master_bytes(p) + (one_state[name] and 4 or 8)
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?
-return function(config, given, _, note)
+---@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
+return function(config, given, _, note, assume)
   local stage = config("zero_optimization", "stage", 0)
   local clip, clip_open = config("", "gradient_clipping", 0) -- "auto": max_grad_norm of Transformers, by default 1
   local p = { zero = given.zero or stage, clip_gradients = clip > 0 or clip_open == true }
-  set_precision(p, config, given, note)
+  set_precision(p, config, given, note, assume)
   set_states(p, config, note)
   set_degrees(p, config, given)
   set_shard(p, config, note)
-  set_batches(p, config, given)
+  set_batches(p, config, given, assume)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
   if p.zero == 3 then p.overlap_parameters = overlaps end

@@ -13,7 +13,8 @@ local schema = require "ett.base.schema"
 local trainer = {}
 
 --- Reads fields of a document, all of the kind of their default (nil: a number), or of another kind if one is given.
---- Numbers are above 0 if their default is. null and "auto" count as absent; the second result is true for "auto".
+--- Numbers are above 0 if their default is. null and "auto" count as absent; the second result is true for "auto", the
+--- third for an absent field.
 local function reader(document, seen)
   return function(section, name, default, other)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
@@ -22,7 +23,7 @@ local function reader(document, seen)
     if type(from) ~= "table" then error_module.raise("format", "'%s' must be a table", section) end
     seen[section .. "." .. name] = true
     local value = from[name]
-    if value == nil or value == json.null or value == "auto" then return default, value == "auto" end
+    if value == nil or value == json.null or value == "auto" then return default, value == "auto", value ~= "auto" end
     if type(value) ~= kind and type(value) ~= other then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
     end
@@ -129,7 +130,10 @@ local function read(path, model, given)
     or error_module.must(json.decode(hjson(text)))
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
-  local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note)
+  local missing = {} -- settings that neither the file nor an argument states, with the values taken
+  local function assume(...) missing[#missing + 1] = (...):format(select(2, ...)) end
+  local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note, assume)
+  if missing[1] then note("not in the file: %s", table.concat(missing, ", ")) end
   note_unread(document, seen, note)
   for name, value in pairs(given) do plan[name] = value end
   if given.micro_batches and not given.global_batch then plan.global_batch = nil end

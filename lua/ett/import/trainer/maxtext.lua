@@ -50,11 +50,23 @@ local function known(name, names, value)
   return names[value]
 end
 
+--- Names the sizes, the precision and the slices that the file leaves to MaxText's defaults.
+local function add_missing(config, given, assume)
+  local function is_absent(name, default) return select(3, config("", name, default)) end
+  if not given.seq and is_absent "max_target_length" then assume "max_target_length (2048)" end
+  if not given.micro_batch and is_absent("per_device_batch_size", 12.0) then assume "per_device_batch_size (12)" end
+  if not given.dtype and is_absent("dtype", "") and config("", "quantization", "") == "" then
+    assume "dtype (bfloat16)"
+  end
+  if not given.dp and config("", "dcn_data_parallelism", -1) < 0 then assume "dcn_data_parallelism (one slice)" end
+end
+
 ---@param config fun(section: string, name: string, default: any?): any
 ---@param given table plan fields that override the file
 ---@param model table
 ---@param note fun(format: string, ...)
-return function(config, given, model, note)
+---@param assume fun(format: string, ...)
+return function(config, given, model, note, assume)
   local size = mesh(config, given)
   if size.pipeline > 1 then error_module.raise("format", "MaxText's pipelines are not modelled") end
   local p = { seq = config("", "max_target_length", 2048), pp = 1, ep = size.expert,
@@ -92,6 +104,7 @@ return function(config, given, model, note)
     note("sparse_matmul = False without capacity_factor is modelled as True; MaxText computes every expert for each "
       .. "token")
   end
+  add_missing(config, given, assume)
   remat.set(p, config, model.hyper, note, given.recompute ~= nil)
   return p
 end

@@ -56,10 +56,11 @@ local function converted(config)
   return dense, experts
 end
 
-local function set_precision(p, config, has_experts, note)
-  p.dtype = type_of(config, "mixed_precision_param", "bfloat16")
+local function set_precision(p, config, has_experts, given, note)
+  p.dtype = given.dtype or type_of(config, "mixed_precision_param", "bfloat16")
   p.gradient_dtype = type_of(config, "mixed_precision_reduce", "float32")
   local dense, experts = converted(config)
+  if given.dtype then return end
   if not has_experts then experts = nil end
   p.dtype = experts or dense or p.dtype
   if not has_experts or dense == experts then return end
@@ -243,11 +244,27 @@ local function note_unmodelled(p, config, note)
   end
 end
 
+--- Names the sizes and the precision that the file leaves to torchtitan's defaults.
+local function add_missing(p, config, given, assume)
+  local function is_absent(name, default) return select(3, config("training", name, default)) end
+  if not given.seq and is_absent "seq_len" then assume("seq_len (%d)", p.seq) end
+  if not given.micro_batch and is_absent "local_batch_size" then
+    assume("local_batch_size (%d)", config("training", "local_batch_size", 8))
+  end
+  if not (given.global_batch or given.micro_batches) and config("training", "global_batch_size", -1) < 0 then
+    assume "global_batch_size (one local batch for each replica)"
+  end
+  if not given.dtype and p.dtype == "bf16" and is_absent("mixed_precision_param", "") then
+    assume "mixed_precision_param (bfloat16)"
+  end
+end
+
 ---@param config fun(section: string, name: string, default: any?): any
 ---@param given table plan fields that override the file
 ---@param model table
 ---@param note fun(format: string, ...)
-return function(config, given, model, note)
+---@param assume fun(format: string, ...)
+return function(config, given, model, note, assume)
   refuse_old(config)
   -- Other fields depend on the degrees, so words replace these first.
   local function degree(name, theirs)
@@ -262,7 +279,7 @@ return function(config, given, model, note)
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
   local rotation = config("parallelism", "context_parallel_rotate_method", "allgather")
   if p.cp > 1 then p.cp_method = choice("context_parallel_rotate_method", export.methods, rotation) end
-  set_precision(p, config, model.hyper.experts ~= nil, note)
+  set_precision(p, config, model.hyper.experts ~= nil, given, note)
   set_replicas(p, config, given)
   unmix(p, config, note)
   set_recipe(p, config, note)
@@ -270,6 +287,7 @@ return function(config, given, model, note)
   set_pipeline(p, config, given, model.hyper.layers, note)
   set_recompute(p, config, given, note)
   note_unmodelled(p, config, note)
+  add_missing(p, config, given, assume)
   compare_flavor(config, model, note)
   p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
   return p
