@@ -144,6 +144,10 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
     if (check_amount(amounts[i].name, amounts[i].value, err) != 0)
       return -1;
+  if (p->recompute_layers < 0 || p->recompute_layers > 1000000)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'recompute_layers' must be 0 to 1000000, got %lld",
+                       (long long)p->recompute_layers);
   if (p->gather < 0 || (size_t)p->gather > p->operation_count)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'gather' must be 0 to %zu, the operations, got %d",
@@ -584,6 +588,33 @@ static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
   return copy;
 }
 
+/* A layer under recompute_layers, the number-th of its slice that can be recomputed.
+ * remade: bytes that the backward pass makes again for it and for the layers before it
+ * that have the same stored input. Returns `copy`, changed. */
+static const ett_layer_sums *in_part(const ett_program *p, const ett_layer_sums *of,
+                                     int64_t number, double *remade,
+                                     ett_layer_sums *copy) {
+  const int full = ETT_RECOMPUTE_FULL, none = ETT_RECOMPUTE_NONE;
+  int64_t n = p->recompute_layers;
+  *copy = *of;
+  if (p->recompute_method == ETT_RECOMPUTE_UNIFORM) {
+    int opens = (number - 1) % n == 0;
+    *remade = opens ? of->layer_bytes[full] : *remade + of->activation_bytes[none];
+    if (!opens)
+      copy->activation_bytes[full] = 0;
+    copy->layer_bytes[full] = *remade;
+    for (int w = 0; w < 2; w++)
+      copy->working_bytes[full][w] = of->working_bytes[none][w] + *remade;
+  } else if (p->recompute_method == ETT_RECOMPUTE_BLOCK ? number > n : number % n != 0) {
+    copy->recompute[full] = copy->layer_bytes[full] = 0;
+    copy->activation_bytes[full] = of->activation_bytes[none];
+    memset(&copy->repeated[full], 0, sizeof copy->repeated[full]);
+    memcpy(copy->working_bytes[full], of->working_bytes[none],
+           sizeof copy->working_bytes[full]);
+  }
+  return copy;
+}
+
 int ett_program_slowed(const ett_program *p, double factor, int slices,
                        const int64_t *split, ett_layer_sums *kinds, ett_layer_sums *sums,
                        int64_t *layers, ett_err *err) {
@@ -628,7 +659,8 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
                        "the split holds %lld layers, the model has %lld",
                        (long long)given, (long long)middle);
   int v = 0, odd = 0, alike = -1; /* alike: a slice with only `n` layers of kind k */
-  int64_t room = split[0], n = 0;
+  int64_t room = split[0], n = 0, number = 0; /* number: as in in_part, of slice v */
+  double remade = 0;
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
@@ -646,14 +678,20 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         sums[v] = sums[alike];
         continue;
       }
-      if (room == split[v])
+      if (room == split[v]) {
         odd = repeated_layers(p, k, left, room) % 2 == 1;
+        number = 0;
+      }
       n = left < room ? left : room;
-      ett_layer_sums half;
+      ett_layer_sums half, part;
       const ett_layer_sums *of = &p->sums[k];
       if (odd && is_repeated(kind) && kind->half_bytes == 0)
         of = in_odd_slice(of, &half);
-      add_layers(&sums[v], of, (double)n, p->lanes);
+      if (p->recompute_layers == 0 || !is_repeated(kind))
+        add_layers(&sums[v], of, (double)n, p->lanes);
+      else
+        for (int64_t i = 0; i < n; i++)
+          add_layers(&sums[v], in_part(p, of, ++number, &remade, &part), 1, p->lanes);
       alike = whole ? v : -1;
     }
   }

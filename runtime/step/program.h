@@ -21,6 +21,14 @@ typedef enum ett_recompute {
   ETT_RECOMPUTES
 } ett_recompute;
 
+/* The layers of a slice that ETT_RECOMPUTE_FULL recomputes, by a number N. */
+typedef enum ett_recompute_method {
+  ETT_RECOMPUTE_BLOCK,   /* the first N */
+  ETT_RECOMPUTE_EVERY,   /* each N-th */
+  ETT_RECOMPUTE_UNIFORM, /* all; N consecutive ones hold one input */
+  ETT_RECOMPUTE_METHODS
+} ett_recompute_method;
+
 /* The slices that hold a kind of layer. */
 typedef enum ett_place {
   ETT_PLACE_FIRST,  /* first slice: the embedding */
@@ -211,6 +219,8 @@ typedef struct ett_program {
                                   holds (tied head, multi-token prediction); 0: no copy */
   int tied_frozen;   /* the tied embedding is frozen: its gradient is not reduced */
   int element_bytes; /* size of an element in messages */
+  int64_t recompute_layers; /* of ett_recompute_method; 0: all layers, one by one */
+  ett_recompute_method recompute_method;
   int gather; /* index + 1 of the operation that gathers a slice's input over the tensor
                  group, once per micro-batch; 0: none */
   /* Memory of the software on every device: workspaces of libraries; context of the

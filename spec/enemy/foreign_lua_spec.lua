@@ -142,7 +142,8 @@ describe("a script", function()
       local list = {}
       for i = 1, ranks do list[i] = i - 1 end
       p.rank_map = step.map(list)
-      local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2 }
+      local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2,
+        recompute_layers = 0, recompute_method = "block" }
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
         .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
         .. "exchange_communication_share"):gmatch "%S+" do function_of[name] = 0 end

@@ -1725,28 +1725,40 @@ describe("Megatron-LM's defaults", function()
       1, true)
   end)
 
-  it("recompute some layers of each slice as none, half or all of them, and say which way that differs", function()
-    local function of(count, more)
-      local run = read(small .. "--bf16 --global-batch-size 8 --recompute-granularity full --recompute-method block "
-        .. "--recompute-num-layers " .. count .. (more or ""), { dp = 1 })
-      return run.plan.recompute, run.model.notes and run.model.notes[1]
+  it("recompute the first layers of each slice, or several layers from one stored input", function()
+    local function of(flags, given)
+      local run = read(small .. "--bf16 --recompute-granularity full " .. flags,
+        random_plans.with({ dp = 1 }, given or {}))
+      local p = run.plan
+      return { p.recompute, p.recompute_layers or "-", p.recompute_method or "-", run.model.notes[1] }
     end
-    for count, wanted in pairs { [0] = "none", [2] = "half", [4] = "full", [9] = "full" } do
-      assert.same({ wanted }, { of(count) })
+    local block, uniform = "--recompute-method block --recompute-num-layers ", "--recompute-method uniform "
+    assert.same({ "none", "-", "-" }, of(block .. 0))
+    assert.same({ "full", 3, "block" }, of(block .. 3))
+    assert.same({ "full", "-", "-" }, of(uniform .. "--recompute-num-layers 1"))
+    assert.same({ "full", "-", "-" }, of(uniform))
+    assert.same({ "full", 2, "uniform" }, of(uniform .. "--recompute-num-layers 2"))
+    assert.same({ "full", "-", "-" }, of(block .. 3, { recompute = "full" })) -- the words', not the file's
+    assert.same({ "full", 2, "block" }, of(block .. 3, { recompute_layers = 2 }))
+    assert.matches("--recompute-method: unknown value 'blok'; did you mean 'block'?",
+      message(small .. "--recompute-granularity full --recompute-method blok --recompute-num-layers 1", { dp = 1 }), 1,
+      true)
+  end)
+
+  it("of recomputed layers are exported, and read back", function()
+    for _, method in ipairs { "block", "uniform" } do
+      local text, left_out = export_of { recompute = "full", recompute_layers = 3, recompute_method = method,
+        stack = "megatron" }
+      assert.same({}, left_out)
+      local p = read(text, { dp = 1 }).plan
+      assert.same({ "full", 3, method }, { p.recompute, p.recompute_layers, p.recompute_method })
     end
-    local note = "--recompute-method block --recompute-num-layers %d of 4 layers is modelled as recomputation of %s of "
-      .. "them: Megatron-LM's step takes %s time and %s memory"
-    assert.same({ "half", note:format(1, "half", "less", "more") }, { of(1) })
-    assert.same({ "full", note:format(3, "all", "less", "more") }, { of(3) })
-    assert.same({ "none", note:format(1, "none", "more", "less"):gsub("of 4", "of 8") .. "" },
-      { of(1, " --num-layers 8") })
-    assert.same({ "half" }, { of(1, " --pipeline-model-parallel-size 2") })
-    local run = read(small .. "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
-      { dp = 1, recompute = "full" })
-    assert.same({ "full" }, { run.plan.recompute, table.unpack(run.model.notes) }) -- the word's, not the file's
+    assert.same({ "recompute_method = 'every': exported as full recomputation" }, select(2,
+      export_of { recompute = "full", recompute_layers = 3, recompute_method = "every", stack = "megatron" }))
     local text, left_out = export_of { pp = 2, recompute = "half", stack = "megatron" }
     assert.same({}, left_out)
-    assert.equal("half", read(text, { dp = 1 }).plan.recompute)
+    local p = read(text, { dp = 1 }).plan -- half of 16 layers
+    assert.same({ "full", 8, "block" }, { p.recompute, p.recompute_layers, p.recompute_method })
     assert.same({ "recompute = 'half': exported as full recomputation" },
       select(2, export_of { pp = 2, recompute = "half", stack = "megatron", split = { 15, 17 } }))
     assert.same({ "recompute = 'half': exported as full recomputation" },

@@ -129,16 +129,19 @@ describe("published measured steps", function()
     assert.same({ 4, 1, 8 }, { batch.dp, batch.micro_batch, batch.micro_batches })
   end)
 
-  it("recompute none, half or all of the layers, whichever is nearest", function()
+  it("recompute the stated number of layers", function()
     local row = { source = "", id = "", model = "", framework = "mlperf-nemo", device = "MI300X", gpus = 8, dp = 8,
       layers = 80, recompute = "full", recompute_detail = "full, block", precision = "fp8" }
     local function of(layers, pp)
       row.recompute_layers, row.pp = layers, pp
-      return published.plan(row, "fp8").recompute
+      local p = published.plan(row, "fp8")
+      return { p.recompute, p.recompute_layers or "-" }
     end
-    assert.same({ "none", "none", "half", "full", "half" }, { of(0), of(19), of(21), of(61), of(10, 4) })
+    assert.same({ "none", "-" }, of(0))
+    assert.same({ "full", 19 }, of(19))
+    assert.same({ "full", 10 }, of(10, 4))
     row.recompute_detail = "full"
-    assert.equal("full", of(1)) -- the size of uniform groups
+    assert.same({ "full", "-" }, of(1)) -- the size of uniform groups
     assert.equal("only", published.stack(row).quantised_weights)
     row.precision_detail = "fp8 parameters, no transpose cache"
     assert.equal("single", published.stack(row).quantised_weights)

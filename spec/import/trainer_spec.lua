@@ -99,15 +99,40 @@ selective_ac_option = "3"
 ]==]
     local plan, notes = read("run.toml", text, nil, { dp = 16 })
     for name, value in pairs { seq = 8192, tp = 4, dp = 16, shard = 8, zero = 3, reshard = true, global_batch = 16,
-      micro_batch = 1, sequence_parallel = true, dtype = "fp8", clip_gradients = false, recompute = "half",
-      stack = "torchtitan_eager:half_products=false" } do
+      micro_batch = 1, sequence_parallel = true, dtype = "fp8", clip_gradients = false, recompute = "full",
+      recompute_layers = 3, recompute_method = "every", stack = "torchtitan_eager" } do
       assert.equal(value, plan[name], name)
     end
-    assert.same({ "selective_ac_option = 3 is modelled as 2: every second layer",
-      "fields of parallelism that are not modelled: context_parallel_load_balancer" }, notes)
+    assert.same({ "fields of parallelism that are not modelled: context_parallel_load_balancer" }, notes)
     plan = read("run.toml", text, nil, { dp = 16, micro_batches = 4, seq = 4096 })
     assert.same({ 4, 4096 }, { plan.micro_batches, plan.seq })
     assert.is_nil(plan.global_batch)
+  end)
+
+  it("repeats each N-th layer", function()
+    local text = "[parallelism]\ndata_parallel_shard_degree = 8\n%s[activation_checkpoint]\nmode = 'selective'\n"
+      .. "selective_ac_option = '%s'\n"
+    local function of(option, more)
+      local p, notes = read("run.toml", text:format(more or "", option))
+      return { p.recompute, p.recompute_layers or "-", p.stack, notes[1] }
+    end
+    assert.same({ "full", "-", "torchtitan_eager" }, of "1")
+    assert.same({ "full", "-", "torchtitan_eager" }, of "0")
+    assert.same({ "half", "-", "torchtitan_eager:half_products=false" }, of "2")
+    assert.same({ "full", 4, "torchtitan_eager" }, of "4")
+    assert.same({ "half", "-", "torchtitan_eager" }, of "op")
+    assert.same({ "full", 4, "torchtitan_eager",
+      "selective_ac_option = 4: torchtitan counts its layers over all chunks of a rank, ett in each chunk" },
+      of("4", "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'Interleaved1F1B'\n"))
+    assert.matches("selective_ac_option must be 'op' or a number, got 'x'", select(2, pcall(of, "x")).message, 1, true)
+    local model = model_module.new "llama3-8b"
+    local plan = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 2048, micro_batches = 2, dp = 8,
+      zero = 3, recompute = "full", recompute_layers = 4, recompute_method = "every", stack = "torchtitan" } }.plan
+    local out, left_out = export.text("torchtitan", model, plan)
+    assert.same({}, left_out)
+    local again = read("again.toml", out, model)
+    same_step(model, plan, again)
+    assert.equal(4, again.recompute_layers)
   end)
 
   it("states which of layers and loss are compiled", function()

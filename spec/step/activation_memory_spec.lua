@@ -731,3 +731,110 @@ describe("a step under ZeRO-3", function()
     assert.near(gate_up + down + gate_up, held "true", 1)
   end)
 end)
+
+describe("recompute_layers", function()
+  local step_core = require "step_core"
+
+  -- Layers of 1 s forward and 2 s backward: 100 bytes each, 10 of them the input, and 5 at work. Seconds of the
+  -- repeated passes of a micro-batch, and bytes at the peak of one, for each stage.
+  local function stages(layers, given)
+    local program <close> = step_core.program {
+      operations = { { forward = { 1 }, backward = { 2 }, activation_bytes = 100, working_bytes = 5 } },
+      kinds = { { place = "middle", count = layers, uses = { 1 }, input_bytes = 10 } },
+      recompute_layers = given.recompute_layers, recompute_method = given.recompute_method }
+    local demands <close> = step_core.demands()
+    local workspace <close> = step_core.workspace()
+    local plan = step_core.plan(merged({ seq = 1, recompute = "full", clip_gradients = false }, given))
+    program:evaluate(plan, demands, workspace, false)
+    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0) end
+    local list = {}
+    for i, stage in ipairs(program:evaluate(plan, demands, workspace, false).stages) do
+      list[i] = { stage.recompute_seconds, stage.activation_bytes + stage.working_bytes }
+    end
+    return list
+  end
+
+  it("counts seconds and bytes of three layers, by hand", function()
+    for _, case in ipairs {
+      { nil, nil, 3, 125 }, -- inputs of three layers, 90 made again, 5 at work
+      { 3, "block", 3, 125 }, { 4, "block", 3, 125 },
+      { 2, "block", 2, 125 }, -- two inputs and the last layer; then 20 + 90 + 5
+      { 1, "block", 1, 215 }, -- an input and two layers; then 10 + 90 + 5
+      { 1, "every", 3, 125 },
+      { 2, "every", 1, 215 }, -- while the second layer is repeated, the last one's 100 are free: 110 + 90 + 5
+      { 3, "every", 1, 305 }, -- two layers and an input, with 90 made again
+      { 4, "every", 0, 305 },
+      { 1, "uniform", 3, 125 },
+      { 2, "uniform", 3, 205 }, -- 20 and 95 for the last layer; then 10, and 190 for the two before it
+      { 3, "uniform", 3, 305 }, -- 10, and 290 for all
+    } do
+      local count, method, seconds, bytes = table.unpack(case, 1, 4)
+      assert.same({ { seconds, bytes } }, stages(3, { recompute_layers = count, recompute_method = method }),
+        ("%s %s"):format(count, method))
+    end
+  end)
+
+  it("begins anew in each slice", function()
+    local plan = { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 2, split = { 1, 3, 4, 2 },
+      recompute_layers = 2 }
+    local function seconds(method)
+      local list = stages(10, merged(plan, { recompute_method = method }))
+      return { list[1][1] / 2, list[2][1] / 2 }
+    end
+    assert.same({ 1 + 2, 2 + 2 }, seconds "block")
+    assert.same({ 0 + 2, 1 + 1 }, seconds "every")
+    assert.same({ 1 + 4, 3 + 2 }, seconds "uniform")
+  end)
+
+  local hyper = { layers = 8, hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2,
+    first_dense_layers = 3 }
+  local function run(given)
+    return estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", profile = false,
+      plan = merged({ seq = 1024, micro_batches = 2, stack = "plain", recompute = "full" }, given) }
+  end
+
+  it("repeats the first layers whatever their kind, and its lines add up to the step", function()
+    local function again(e, name)
+      local all = 0.0
+      for _, list in ipairs { e.operators, e.collectives } do
+        for _, line in ipairs(list) do
+          if not name or line.name == name then all = all + (line.recompute_seconds or 0.0) end
+        end
+      end
+      return all
+    end
+    local full = run {}
+    for count, kinds in pairs { [2] = { 2 / 3, 0 }, [3] = { 1, 0 }, [5] = { 1, 2 / 5 }, [8] = { 1, 1 } } do
+      local e = run { recompute_layers = count }
+      assert.near(kinds[1] * again(full, "linear_down"), again(e, "linear_down"), 1e-12)
+      assert.near(kinds[2] * again(full, "expert_linear2"), again(e, "expert_linear2"), 1e-12)
+      assert.near(e.stages[1].recompute_seconds, again(e), 1e-12)
+    end
+    assert.near(full.step_seconds, run { recompute_layers = 8 }.step_seconds, 1e-15)
+    assert.equal(full.memory_bytes, run { recompute_layers = 8 }.memory_bytes)
+    assert.matches("full recompute of 3 layers in a slice", tostring(run { recompute_layers = 3 }))
+  end)
+
+  it("needs full recomputation, in searches too", function()
+    local plan = require "ett.plan"
+    local function why(given)
+      return table.concat(plan.violations(merged({ seq = 512, micro_batches = 1 }, given),
+        model_module.new("mixtral", hyper), "dgx_h100"), "; ")
+    end
+    assert.matches("recompute_layers needs recompute = 'full', got 'none'", why { recompute_layers = 2 })
+    assert.equal("", why { recompute = "full", recompute_layers = 2, recompute_method = "every" })
+    local found = require("ett.search.search").new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100",
+      devices = 2, plan = { seq = 1024, global_batch = 4, recompute_layers = 2, tp = 1, ep = 1, stack = "plain" },
+      keep = 50 }
+    assert.is_true(#found.rows > 1)
+    for _, row in ipairs(found.rows) do assert.equal("full", row.recompute) end
+    local best = found.best.estimate.plan
+    local function seconds(count)
+      return estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100",
+        plan = merged(best, { recompute_layers = count }) }.step_seconds
+    end
+    assert.equal(2, best.recompute_layers)
+    assert.equal(found.rows[1].step_seconds, seconds(2))
+    assert.is_true(seconds(2) < seconds(8))
+  end)
+end)

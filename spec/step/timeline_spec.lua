@@ -22,6 +22,12 @@ local plans = {
   { "1f1b", dense, { pp = 4, tp = 2, dp = 2, micro_batches = 6 } },
   { "interleaved", dense, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 4 } },
   { "gpipe, full recompute", dense, { pp = 2, tp = 2, schedule = "gpipe", micro_batches = 3, recompute = "full" } },
+  { "the first 2 layers of a slice recomputed", dense,
+    { pp = 4, tp = 2, micro_batches = 6, recompute = "full", recompute_layers = 2 } },
+  { "each 2nd layer of a slice recomputed", dense, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 4,
+    split = { 1, 3, 4, 2 }, recompute = "full", recompute_layers = 2, recompute_method = "every" } },
+  { "the first layer of a way recomputed", dense, { pp = 2, dp = 2, micro_batches = 8, schedule = "chimera",
+    split = { 4, 6 }, recompute = "full", recompute_layers = 1 } },
   { "selective recompute", dense, { pp = 2, micro_batches = 3, recompute = "selective" } },
   { "sequence parallel, overlapped", dense,
     { tp = 4, pp = 2, micro_batches = 2, sequence_parallel = true, overlap_tensor = true } },
@@ -86,6 +92,8 @@ describe("the timeline of a step", function()
     { "overlapped gathers of weights", { dp = 16, zero = 3, micro_batches = 2, overlap_parameters = true } },
     { "gathers of messages", { pp = 2, tp = 2, dp = 8, scatter_sends = true, micro_batches = 4 } },
     { "transfers to the host", { dp = 8, offload_activations = 1, micro_batches = 2 } },
+    { "launches of some layers", { pp = 2, tp = 2, dp = 8, recompute = "full", recompute_layers = 1,
+      stack = "megatron_moe", micro_batches = 4 } },
     { "repeated launches", { pp = 2, tp = 2, dp = 8, recompute = "full", stack = "megatron_moe", micro_batches = 4 } },
   } do
     it("hides the all-to-alls that the estimate hides behind shared experts: " .. case[1], function()

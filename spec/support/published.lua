@@ -268,7 +268,8 @@ local recomputes = { none = "none", full = "full", selective = "selective" }
 local known_modules = require("ett.operator.modules").names
 local remat = require "ett.import.trainer.remat"
 
--- The recomputation of a row, and its modules of selective recomputation that ett has.
+-- The recomputation of a row, its modules of selective recomputation that ett has, and its first layers of full
+-- recomputation.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   local repeated = row.framework == "maxtext" and remat.repeated[row.recompute_detail or ""]
@@ -299,9 +300,7 @@ local function recompute_of(row, unknown)
   if said ~= "full" or type(row.recompute_layers) ~= "number" then return said end
   if row.recompute_layers == 0 then return "none" end
   if not (row.recompute_detail or ""):find("block", 1, true) then return said end
-  -- As ett.import.megatron.plan_of reads --recompute-method block.
-  local share = row.recompute_layers * (row.pp or 1) * (row.vp or 1) / row.layers
-  return share < 0.25 and "none" or share < 0.75 and "half" or "full"
+  return said, nil, row.recompute_layers -- as ett.import.megatron.plan_of reads --recompute-method block
 end
 
 local function is_custom(row) return row.framework == "maxtext" and (row.recompute_detail or ""):find "^custom" end
@@ -486,7 +485,7 @@ function published.plan(row, dtype)
   local shard = shard_of(row, dp, zero)
   local kept = zero == 2 and row.framework == "llm-foundry" -- SHARD_GRAD_OP
   if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
-  local recompute, modules = recompute_of(row, unknown)
+  local recompute, modules, layers = recompute_of(row, unknown)
   local keeps = stored_outputs(row)
   return {
     tp = tp, pp = pp, cp = context_ranks(row),
@@ -497,7 +496,8 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
-    recompute = keeps and "half" or recompute, recompute_modules = modules, recompute_keeps = keeps, dtype = dtype,
+    recompute = keeps and "half" or recompute, recompute_modules = modules, recompute_keeps = keeps,
+    recompute_layers = layers, dtype = dtype,
     zero = kept and 3 or zero, reshard = not kept,
     gradient_dtype = (row.use == "memory" -- Korthikanti et al.: 18 bytes of states a parameter
         or (row.framework_version or ""):find "^launcher") and "fp32" -- its configurations state no grad_sync_dtype

@@ -144,6 +144,15 @@ local fields = {
       help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others. A "
         .. "product's output is stored after the sum over its ranks: linear_qkv, flash_attention, ... "
         .. "(default: as in the stack)" },
+    { "recompute_layers", "count", optional = true, most = 1000000, program = true,
+      needs = { "recompute = full", function(p) return p.recompute == "full" end },
+      also = "recompute_num_layers activations_checkpoint_num_layers",
+      help = "number of layers for recompute_method (default: recompute = full repeats all layers)" },
+    { "recompute_method", "string", default = "block", one_of = { "block", "every", "uniform" },
+      program = function(method, p) return p.recompute_layers and method end,
+      needs = { "recompute_layers", function(p) return p.recompute_layers ~= nil end },
+      help = "layers of each slice that recompute = full repeats. With recompute_layers = N: block (the first N), "
+        .. "every (each N-th), uniform (all; N layers store one input)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },

@@ -374,6 +374,10 @@ end
 --- The modules of selective recomputation.
 local function recomputation(p, add)
   kept_outputs(p, add)
+  -- A search sets p.recompute later, to "full".
+  if p.recompute_layers and (p.recompute or "full") ~= "full" then
+    add("recompute_layers needs recompute = 'full', got '%s'", p.recompute)
+  end
   if not p.recompute_modules then return end
   -- A search sets p.recompute later, to "selective".
   if (p.recompute or "selective") ~= "selective" then

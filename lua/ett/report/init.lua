@@ -44,6 +44,9 @@ local function breakdown(lines, title, list)
   add_all(lines, columns(rows, "lrrl"))
 end
 
+local repeated_layers = { block = " of %d layers in a slice", every = " of 1 in %d layers",
+  uniform = " of %d layers at once" }
+
 local function plan_text(p, stack)
   local words = {}
   for _, name in ipairs { "pp", "tp", "dp" } do words[#words + 1] = ("%s %d"):format(name, p[name]) end
@@ -56,6 +59,7 @@ local function plan_text(p, stack)
   words[#words + 1] = p.schedule
   if p.recompute ~= "none" then
     words[#words + 1] = p.recompute .. " recompute"
+      .. (p.recompute_layers and repeated_layers[p.recompute_method]:format(p.recompute_layers) or "")
       .. (p.recompute_modules and " of " .. table.concat(p.recompute_modules, " and ") or "")
       .. (p.recompute_keeps and " keeping " .. table.concat(p.recompute_keeps, " and ") or "")
   end

@@ -37,7 +37,8 @@ for _, name in ipairs(searched.given) do structural[name] = true end
 -- Fields that need certain values of a walked field (ett.plan.rules).
 local needs = { shard = { "zero", function(zero) return zero > 0 end },
   recompute_modules = { "recompute", function(recompute) return recompute == "selective" end },
-  recompute_keeps = { "recompute", function(recompute) return recompute == "half" end } }
+  recompute_keeps = { "recompute", function(recompute) return recompute == "half" end },
+  recompute_layers = { "recompute", function(recompute) return recompute == "full" end } }
 
 local function up_to(list, most)
   local kept = {}
@@ -438,7 +439,8 @@ end
 local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
-  p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half" or nil
+  p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
+    or p.recompute_layers and "full" or nil
   setting.p = p
   add_follows(self, setting, p)
   local all = divisors(setting.devices)

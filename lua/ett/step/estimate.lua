@@ -134,6 +134,7 @@ end
 --- Seconds of every operation in a step on one device, averaged over pipeline stages.
 local function operation_lines(lowered, p, result)
   local list = { lines = {}, by_name = {} }
+  local shares = slices.repeated_shares(p, lowered, result.stages)
   for part, own in ipairs(lowered.parts) do
     for k, kind in ipairs(own.kinds) do
       local runs = layer_runs(result, p, part, k, kind)
@@ -142,7 +143,8 @@ local function operation_lines(lowered, p, result)
         local o = own.operations[index]
         local line = line_of(list, o, k * 1000 + index)
         line.runs_per_micro_batch = line.runs_per_micro_batch + per_micro_batch * uses
-        add_runs(line, o, p, runs * uses, lower.repeats(p.recompute, o, kind, index), result.split_share)
+        local again = lower.repeats(p.recompute, o, kind, index) * (shares and shares[part][kind] or 1)
+        add_runs(line, o, p, runs * uses, again, result.split_share)
       end
     end
   end
@@ -414,15 +416,16 @@ local function add_outlook(e, cluster, tokens, lowered, result, model, slowed)
   if p.jitter > 0 or p.slow_share > 0 or p.rank_slowdown then require("ett.step.variation").add(e, slowed) end
   local placed = parts.shares(cluster, p, e.devices)
   local part_runs = placed and parts.runs(placed, p, lowered.kinds)
+  local repeated = slices.repeated_shares(p, lowered, result.stages)
   energy.add(e, cluster, function(part)
-    local own = lowered.parts[part]
+    local own, again = lowered.parts[part], repeated and repeated[part]
     local shares = energy.mean_shares(model, p, own)
     return function(visit)
       for k, kind in ipairs(own.kinds) do
         local per_stage = part_runs and part_runs[part][k] / p.pp or layer_runs(result, p, part, k, kind)
         for index, o in ipairs(own.operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0) * (shares[o] or 1)
-          visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index)), runs)
+          visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index) * (again and again[kind] or 1)), runs)
         end
       end
     end

@@ -1139,6 +1139,7 @@ local function describe(model, p, times, placed)
   local software = state.software
   local description = {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
+    recompute_layers = p.recompute_layers or 0, recompute_method = p.recompute_method,
     tied_frozen = layers[1].frozen ~= nil, element_bytes = width, gather = gather,
     workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
@@ -1157,7 +1158,8 @@ local function describe(model, p, times, placed)
     blocking_reductions = description.blocking_reductions }, description, state.groups
 end
 
---- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
+--- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`, in a
+--- layer that it repeats (slices.repeated).
 function lower.repeats(recompute, o, kind, index)
   if kind.place ~= "middle" or kind.forward_only then return 0 end
   if o.never_again and recompute ~= "half" then return 0 end

@@ -30,6 +30,50 @@ function slices.layers(p, kinds)
   return list
 end
 
+-- Whether a layer is repeated under recompute_layers = n, by method. number: among the layers of the slice that can be.
+local is_repeated = { block = function(number, n) return number <= n end,
+  every = function(number, n) return number % n == 0 end, uniform = function() return true end }
+
+--- The layers of a slice that the backward pass repeats, as booleans, and whether each opens a group with one stored
+--- input; nil if recompute_layers does not choose them.
+---@param layers table[] kinds, as in slices.layers
+function slices.repeated(p, layers)
+  if p.recompute ~= "full" or not p.recompute_layers then return nil end
+  local number, list, opens = 0, {}, {}
+  for i, kind in ipairs(layers) do
+    list[i] = kind.place == "middle" and not kind.forward_only
+    if list[i] then
+      number = number + 1
+      list[i] = is_repeated[p.recompute_method](number, p.recompute_layers)
+      opens[i] = p.recompute_method ~= "uniform" or (number - 1) % p.recompute_layers == 0
+    end
+  end
+  return list, opens
+end
+
+--- The share of the layers of each kind that backward passes repeat, for each part of the cluster: { [kind] = share };
+--- nil if recompute_layers does not choose the layers.
+---@param stages table[] of the result of program:evaluate
+function slices.repeated_shares(p, lowered, stages)
+  if p.recompute ~= "full" or not p.recompute_layers then return nil end
+  local shares = {}
+  for part, own in ipairs(lowered.parts) do
+    local layers, counts, repeated = slices.layers(p, own.kinds), {}, {}
+    shares[part] = {}
+    for slot, slice in ipairs(schedules.slices(p)) do
+      if (stages[(slot - 1) % p.pp + 1].part or 1) == part then
+        local again = slices.repeated(p, layers[slice])
+        for i, kind in ipairs(layers[slice]) do
+          counts[kind] = (counts[kind] or 0) + 1
+          repeated[kind] = (repeated[kind] or 0) + (again[i] and 1 or 0)
+        end
+      end
+    end
+    for kind, count in pairs(counts) do shares[part][kind] = repeated[kind] / count end
+  end
+  return shares
+end
+
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
 --- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
 function slices.warning(p, lowered)

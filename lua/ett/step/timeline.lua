@@ -158,7 +158,7 @@ end
 ---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
   local parts, operations = { seconds = 0.0 }, lowered.operations
-  local first, last, step = 1, #layers, 1
+  local first, last, step, repeated = 1, #layers, 1, slices.repeated(e.plan, layers)
   if kind ~= "F" then first, last, step = #layers, 1, -1 end
   local function run(backward, add_run)
     local from = #parts + 1
@@ -177,7 +177,9 @@ local function parts_of(e, lowered, layers, kind)
       add_weights(parts, rest)
     else
       run(false, function()
-        local function repeats(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end
+        local function repeats(o, index)
+          return repeated and not repeated[i] and 0 or lower.repeats(e.plan.recompute, o, layers[i], index)
+        end
         local waits = e.plan.recompute == "selective"
         add_forward(parts, items, repeats, waits)
         add_forward(parts, rest, repeats, waits)
@@ -473,7 +475,8 @@ local function bytes_of_slice(state, layers)
     if p.zero < from then return dense + expert end
     return dense / sharing.dense_shard + expert / sharing.expert_shard
   end
-  for _, kind in ipairs(layers) do
+  local repeated, opens = slices.repeated(p, layers)
+  for i, kind in ipairs(layers) do
     local none, selective = 0.0, 0.0
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
@@ -483,7 +486,8 @@ local function bytes_of_slice(state, layers)
       forward, backward = forward + read, backward + (kind.forward_only and 0.0 or read)
       gradients = gradients + n * held(2, o.dense_parameters, o.expert_parameters)
     end
-    local by = { none = none, selective = selective, full = kind.input_bytes,
+    local full = repeated and (not repeated[i] and none or not opens[i] and 0.0) or kind.input_bytes
+    local by = { none = none, selective = selective, full = full,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
     shared = math.max(shared, kind.shared_bytes)

@@ -14,6 +14,8 @@ static const char *const kind_names[] = {"operator", "collective", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
+static const char *const method_names[] = {"block", "every", "uniform", NULL};
+
 static const char *const host_names[] = {"none", "ahead", "blocking", NULL};
 
 static ett_program *to_program(lua_State *L) {
@@ -87,6 +89,8 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, tied_embedding_bytes, NUMBER, NULL),
     FIELD(ett_program, tied_frozen, BOOLEAN, NULL),
     FIELD(ett_program, element_bytes, INTEGER, NULL),
+    FIELD(ett_program, recompute_layers, BIG_INTEGER, NULL),
+    FIELD(ett_program, recompute_method, NAME, method_names),
     FIELD(ett_program, gather, INTEGER, NULL),
     FIELD(ett_program, lanes, INTEGER, NULL),
     FIELD(ett_program, workspace_bytes, NUMBER, NULL),

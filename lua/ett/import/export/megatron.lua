@@ -315,6 +315,13 @@ local function recompute(p, h, add, leave_out)
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
   add("recompute-modules", modules and table.concat(modules, " "))
   if p.recompute ~= "full" and p.recompute ~= "half" then return end
+  if p.recompute_layers and p.recompute_method ~= "every" then
+    add("recompute-method", p.recompute_method)
+    add("recompute-num-layers", p.recompute_layers)
+    return
+  elseif p.recompute_layers then
+    leave_out "recompute_method = 'every': exported as full recomputation"
+  end
   local half = p.recompute == "half" and h.layers / (p.pp * p.vp * 2)
   if half and (half % 1 ~= 0 or p.split or stacks.get(p.stack).half_products) then
     leave_out "recompute = 'half': exported as full recomputation"
@@ -423,7 +430,8 @@ local megatron = {}
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
   accumulate_gradients capacity_factor cp_ulysses deduplicate_tokens interleave_group offload_optimizer
-  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_modules split vp]]
+  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layers
+  recompute_method recompute_modules split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

@@ -32,6 +32,11 @@ local function checkpointing(p, leave_out)
   if mode == "selective" then
     leave_out "recompute = 'selective': torchtitan's selective mode repeats every second product and more (half)"
   end
+  if p.recompute_layers and p.recompute_method == "every" then
+    return { { "mode", "selective" }, { "selective_ac_option", tostring(p.recompute_layers) } }
+  elseif p.recompute_layers then
+    leave_out("recompute_method = '%s': torchtitan repeats each N-th layer; exported as full", p.recompute_method)
+  end
   local layers = mode == "half" and not require("ett.operator.stack").get(p.stack).half_products
   return { { "mode", mode == "half" and "selective" or mode },
     { "selective_ac_option", (mode == "half" or mode == "selective") and (layers and "2" or "op") or nil } }
@@ -67,7 +72,7 @@ local function compilation(stack)
     { "components", apart and (layers and '["model"]' or '["loss"]') or nil, plain = true } }
 end
 
-torchtitan.states = "overlap_tensor reshard shard split vp"
+torchtitan.states = "overlap_tensor recompute_layers recompute_method reshard shard split vp"
 
 -- The exchange of context-parallel ranks, or nil without them.
 local function context_method(p)

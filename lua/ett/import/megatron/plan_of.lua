@@ -129,29 +129,19 @@ local function kept(list, names)
   return found, others
 end
 
---- Full recomputation of some layers: as that of none, half or all of them, whichever is nearest. With block, the
---- stated number of layers of each slice is recomputed (transformer_block.py, _checkpointed_forward).
-local function set_layers(p, args, layers)
-  local count, method = args:number "recompute-num-layers", args:text "recompute-method"
-  if not count or method == "uniform" and count == 1 then return end
-  local each = layers / (p.pp * p.vp)
-  if method ~= "block" or each <= 0 then
-    args:note("--recompute-method %s --recompute-num-layers %s is modelled as recomputation of every layer",
-      method or "uniform", count)
-    return
-  end
-  local share = math.min(count / each, 1)
-  local near = share < 0.25 and 0 or share < 0.75 and 0.5 or 1
-  p.recompute = near == 0 and "none" or near == 0.5 and "half" or "full"
-  if near ~= share then
-    local of = near == 0 and "none" or near == 1 and "all" or "half"
-    args:note("--recompute-method block --recompute-num-layers %s of %.4g layers is modelled as recomputation of %s of "
-      .. "them: Megatron-LM's step takes %s time and %s memory", count, each, of, near < share and "more" or "less",
-      near < share and "less" or "more")
+--- Full recomputation of some layers of each slice, or of several layers from one stored input (transformer_block.py,
+--- _checkpointed_forward).
+local function set_layers(p, args)
+  local count = args:number "recompute-num-layers"
+  local method = args:choice("recompute-method", "uniform", { block = "block", uniform = "uniform" })
+  if method == "block" and count and count <= 0 then
+    p.recompute = "none"
+  elseif count and not (method == "uniform" and count == 1) then
+    p.recompute_layers, p.recompute_method = count, method
   end
 end
 
-local function set_recompute(p, args, layers, given)
+local function set_recompute(p, args, given)
   local full_in_older_names = args:has "checkpoint-activations" or args:has "activations-checkpoint-method"
   p.recompute = args:has "recompute-activations" and "selective" or full_in_older_names and "full" or "none"
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
@@ -171,7 +161,7 @@ local function set_recompute(p, args, layers, given)
     end
     if #p.recompute_modules == 0 then p.recompute, p.recompute_modules = "none", nil end
   end
-  if p.recompute == "full" and not given.recompute then set_layers(p, args, layers) end
+  if p.recompute == "full" and not given.recompute then set_layers(p, args) end
 end
 
 -- 1 if the embedding, and the loss, count as a layer of the pipeline; else 0.
@@ -443,7 +433,7 @@ return function(args, hyper, given, stack)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers)
-  set_recompute(p, args, hyper.layers, given)
+  set_recompute(p, args, given)
   local sharded = set_sharding(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)

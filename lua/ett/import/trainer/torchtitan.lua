@@ -186,7 +186,7 @@ local function set_pipeline(p, config, given, layers, note)
   end
 end
 
---- Selective checkpointing by operator, or of every second layer.
+--- Selective checkpointing by operator, or of each N-th layer. Half of the layers are those of `recompute = half`.
 local function set_recompute(p, config, given, note)
   local mode = config("activation_checkpoint", "mode", "selective")
   local option = config("activation_checkpoint", "selective_ac_option", "2")
@@ -197,9 +197,19 @@ local function set_recompute(p, config, given, note)
       .. "what is repeated; give recompute=none, half or full")
   end
   p.recompute = choice("activation_checkpoint.mode", { none = "none", half = "selective", full = "full" }, mode)
-  if mode ~= "selective" or option == "op" then return end
-  p.stack = p.stack .. ":half_products=false"
-  if option ~= "2" then note("selective_ac_option = %s is modelled as 2: every second layer", option) end
+  local every = mode == "selective" and tonumber(option)
+  if every == 2 then
+    p.stack = p.stack .. ":half_products=false"
+  elseif every then -- 0: all layers (_apply_layer_sac)
+    p.recompute, p.recompute_method = "full", every > 1 and "every" or nil
+    p.recompute_layers = every > 1 and math.tointeger(every) or nil
+    if every > 1 and (p.vp or 1) > 1 then
+      note("selective_ac_option = %s: torchtitan counts its layers over all chunks of a rank, ett in each chunk",
+        option)
+    end
+  elseif mode == "selective" and option ~= "op" then
+    error_module.raise("format", "selective_ac_option must be 'op' or a number, got '%s'", option)
+  end
 end
 
 --- The stack: layers and loss are compiled apart (models/llama3/infra/parallelize.py: model_compile_enabled;
