@@ -322,7 +322,9 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
   of->longer_weight += (slower - 1) * n * o->weight_share * pick(o->backward, v);
-  double again = is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] : 0;
+  double again = is_repeated(&p->kinds[k]) && !o->never_again
+                     ? p->half_uses[k * p->operation_count + i]
+                     : 0;
   double half = again * once;
   s->forward += forward;
   s->backward += backward;
@@ -344,6 +346,8 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double ahead = forward > 0 ? o->beside_seconds : 0, behind = o->beside_seconds - ahead;
   for (int l = 0; l < p->lanes; l++) {
     s->forward_lane[l] += o->lanes[l] * (forward + n * ahead);
+    s->repeated[ETT_RECOMPUTE_FULL].lane[l] +=
+        o->never_again ? 0 : o->lanes[l] * (forward + n * ahead);
     s->repeated[ETT_RECOMPUTE_SELECTIVE].lane[l] +=
         selected ? o->lanes[l] * (forward + n * ahead) : 0;
     s->repeated[ETT_RECOMPUTE_HALF].lane[l] += o->lanes[l] * (half + again * ahead);
@@ -381,14 +385,14 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
 static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
   double *bytes = s->activation_bytes;
   if (is_repeated(kind)) {
-    struct ett_repeated *full = &s->repeated[ETT_RECOMPUTE_FULL];
-    memcpy(full->lane, s->forward_lane, sizeof s->forward_lane);
-    full->hidden = s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+    s->repeated[ETT_RECOMPUTE_FULL].hidden =
+        s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
     bytes[ETT_RECOMPUTE_FULL] = kind->input_bytes;
   } else {
     s->recompute[ETT_RECOMPUTE_FULL] = s->recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
     bytes[ETT_RECOMPUTE_FULL] = bytes[ETT_RECOMPUTE_SELECTIVE] =
         bytes[ETT_RECOMPUTE_NONE];
+    memset(&s->repeated[ETT_RECOMPUTE_FULL], 0, sizeof *s->repeated);
     memset(&s->repeated[ETT_RECOMPUTE_SELECTIVE], 0, sizeof *s->repeated);
   }
   bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;

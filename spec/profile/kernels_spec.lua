@@ -975,16 +975,35 @@ describe("a stack", function()
   local dense = { layers = 8, hidden = 4096, heads = 32, vocab = 32000 }
   local sparse = { layers = 4, hidden = 2048, heads = 16, vocab = 32000, experts = 32, top_k = 4, moe_ffn = 768 }
 
-  it("with stops_early does not recompute a dense layer's last product; layers with experts do", function()
-    for _, case in ipairs { { dense, "linear_down", true }, { dense, "linear_down", true, "selective", { "mlp" } },
-      { sparse, "expert_linear2", false } } do
+  it("with stops_early recomputes nothing behind the last stored tensor of a layer", function()
+    -- Of a dense layer: not the last product, and one of its two additions. A mixture needs the experts' outputs.
+    local unlike = { post_norms = true } -- a norm behind the last product stores its output
+    for _, case in ipairs { { dense, 1, 1 / 2 }, { dense, 1, 0, "selective", { "mlp" } }, { sparse, 0, 1 / 2 },
+      { merged(dense, unlike), 0, 1 / 2 } } do
+      local hyper, product, add = table.unpack(case, 1, 3)
       local plan = { seq = 4096, micro_batches = 2, recompute = case[4] or "full", recompute_modules = case[5] }
-      local whole = under("fsdp_eager", { stops_early = false, graphs = true }, case[1], plan)
-      local early = under("fsdp_eager", { stops_early = true, graphs = true }, case[1], plan)
-      local last = case[3] and line(whole, case[2]).forward_seconds or 0.0
-      assert.is_true(math.abs(whole.step_seconds - early.step_seconds - last) < 1e-9 * whole.step_seconds)
-      assert.equal(case[3] and 0 or line(whole, case[2]).recompute_seconds, line(early, case[2]).recompute_seconds)
+      local whole = under("fsdp_eager", { stops_early = false, graphs = true }, hyper, plan)
+      local early = under("fsdp_eager", { stops_early = true, graphs = true }, hyper, plan)
+      local all = 0.0
+      local last = hyper.experts and "expert_linear2" or "linear_down"
+      for name, share in pairs { [last] = product, residual_add = add } do
+        local left_out = share * line(whole, name).recompute_seconds
+        assert.near(line(whole, name).recompute_seconds - left_out, line(early, name).recompute_seconds, 1e-12)
+        all = all + left_out
+      end
+      assert.near(whole.step_seconds - all, early.step_seconds, 1e-9 * whole.step_seconds)
     end
+  end)
+
+  it("with stops_early recomputes the sums over tensor ranks but the last one, also in what the links carry", function()
+    local function sums(stops, recompute)
+      local e = under("fsdp_eager", { stops_early = stops, graphs = true }, dense, { seq = 4096, micro_batches = 2,
+        tp = 4, dp = 2, recompute = recompute })
+      for _, l in ipairs(e.collectives) do if l.group == "tp" then return l.recompute_seconds end end
+    end
+    assert.is_true(sums(false, "full") > 0)
+    assert.near(sums(false, "full") / 2, sums(true, "full"), 1e-12)
+    assert.near(sums(true, "full") / 2, sums(true, "half"), 1e-12)
   end)
 
   it("launches a collective once, in its own pass", function()

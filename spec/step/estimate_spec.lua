@@ -618,7 +618,7 @@ describe("estimate", function()
     -- Products in order: q (stored), k, v (stored), output, gate (stored), up, down (stored).
     local shares = again("torchtitan")
     for name, share in pairs { linear_qkv = 1024 / 6144, linear_proj = 1, linear_up = 1 / 2, rope = 1, swiglu = 1,
-      rms_norm = 8 / 9 } do -- the norm before the head is not repeated
+      residual_add = 1 / 2, rms_norm = 8 / 9 } do -- the norm before the head is not repeated
       assert.near(share, shares[name], 1e-12, name)
     end
     assert.is_nil(shares.flash_attention)
@@ -627,9 +627,11 @@ describe("estimate", function()
     assert.near(8 / 9, shares.all_gathertp, 1e-12)
     assert.is_nil(shares.reduce_scattertp)
     shares = again "fsdp_eager"
-    for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down", "swiglu" } do
+    for _, name in ipairs { "linear_qkv", "flash_attention", "swiglu" } do
       assert.near(0.5, shares[name], 1e-12, name)
     end
+    assert.is_nil(shares.linear_down)
+    assert.near(1 / 4, shares.residual_add, 1e-12)
   end)
 
   it("says what a stack changes where operator times come from samples", function()

@@ -229,7 +229,7 @@ local function checkpointed(items, c)
   local bytes, products, width, repeated = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)], {}
   for k, item in ipairs(items) do
     local op, s = item.operator, item.shape
-    repeated[k] = 1
+    repeated[k] = item.last and 0 or 1
     local share = item.kind ~= "operator" and item.pass ~= "backward" and stored_outputs[item.name]
     if share then
       bytes, repeated[k] = bytes + item.times * item.bytes * share(item), 0
@@ -243,7 +243,7 @@ local function checkpointed(items, c)
         if products % 2 == 1 then stored = stored + part end
       end
       bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * stored
-      repeated[k] = 1 - stored / s.out_features
+      repeated[k] = item.last and 0 or 1 - stored / s.out_features
     end
   end
   return bytes, repeated
@@ -284,7 +284,8 @@ local function kept_outputs(items, keeps, dtype)
       own = not stored and 0.0 or item.times * (op.family == "attention"
         and attention_output(item.shape, schema.dtype_bytes[wide]) or op.output_bytes(item.shape, wide))
       bytes, summed = bytes + own, op.family == "gemm" and repeated[k] == 0
-    elseif item.pass == "forward" and (summed and summing[item.name] or gathers_operand(items, k, kept)) then
+    elseif item.pass == "forward"
+      and (item.last or summed and summing[item.name] or gathers_operand(items, k, kept)) then
       repeated[k] = 0
       if item.name == "reduce_scatter" then bytes = bytes - own * (1 - 1 / item.degree) end
     end
@@ -403,16 +404,25 @@ local function add_operator(state, item, place)
   return index
 end
 
---- Marks the last product of a dense layer. The backward pass does not need its output, so PyTorch's checkpoint does
---- not recompute it (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on).
+--- Marks what a recomputed layer leaves out: all behind the last operator that stores a tensor. Of a dense layer these
+--- are the last residual addition, the sum over the ranks before it, and the product itself, whose input is stored.
+--- PyTorch's checkpoint stops there (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on). Reentrant ones, such as
+--- Megatron-LM's, run the layer to its end (tensor_parallel/random.py, CheckpointFunction.backward).
 local function mark_last(items)
-  local last
-  for _, item in ipairs(items) do
-    local op = item.kind == "operator" and item.operator
-    if op and op.experts then return end -- combining the experts needs their outputs
-    if op and op.family == "gemm" then last = item end
+  local experts = false -- combining the experts needs their outputs
+  for _, item in ipairs(items) do experts = experts or item.operator and item.operator.experts ~= nil end
+  for k = #items, 1, -1 do
+    local item = items[k]
+    local op = item.operator
+    if op and op.family == "gemm" then
+      item.last = not experts
+      return
+    elseif op and not (op.residual and op.activation_bytes(item.shape, "bf16") == 0) or not op and experts then
+      return
+    elseif op or item.pass == "forward" then
+      item.last = true
+    end
   end
-  if last then last.last = true end
 end
 
 --- Whether a collective overlaps a product after it in the layer's list. A backward pass runs this product before it.
@@ -523,7 +533,7 @@ end
 local function id_of_collective(state, item, whole)
   return item.name .. " " .. (item.members or item.group) .. " " .. item.degree .. " " .. item.pass .. " "
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
-    .. (item.again and " again" or "")
+    .. (item.again and " again" or "") .. (item.last and " last" or "")
 end
 
 --- Bytes of collective i of a list of items, whether it is quantised, its placement, and the placement whose links it
@@ -644,7 +654,7 @@ local function add_collective(state, items, i, hides, whole, late)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = m.members, degree = item.degree,
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
-    selective = item.again ~= nil,
+    selective = item.again ~= nil, never_again = item.last or false,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = overlaps_next_product(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
@@ -1162,7 +1172,7 @@ end
 --- layer that it repeats (slices.repeated).
 function lower.repeats(recompute, o, kind, index)
   if kind.place ~= "middle" or kind.forward_only then return 0 end
-  if o.never_again and recompute ~= "half" then return 0 end
+  if o.never_again then return 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
   if recompute == "half" then
     local runs = kind.half_uses and kind.half_uses[index]
