@@ -993,11 +993,17 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.equal("query_proj, key_proj, value_proj of latent attention are modelled as remat", note)
     assert.same({ "half", { "flash_attention" }, 128 * 128 / (7168 + 128 * 128) }, -- v_head_dim
       (kept("custom context=offload", model_module.new "deepseek-v3")))
-    for _, policy in ipairs { "custom mla_q=offload mla_kv=offload", "custom mla_q=device" } do
-      mixed, note = kept(policy, model_module.new "deepseek-v3")
-      assert.same({ { "full", false, 0 }, "mla_q, mla_kv of latent attention are modelled as remat" }, { mixed, note })
-    end
-    assert.is_nil((select(2, kept "custom mla_q=offload mla_kv=offload"))) -- MaxText has no such tensors here
+    local deepseek = model_module.new "deepseek-v3"
+    assert.same({ "half", { "mla_q", "mla_kv" }, 2048 / (7168 + 2048) },
+      (kept("custom mla_q=offload mla_kv=offload", deepseek)))
+    assert.same({ "half", { "mla_kv" }, 7168 / (7168 + 512) },
+      (kept("custom decoder_layer_input=offload mla_kv=device", deepseek)))
+    assert.same({ "half", { "linear_q_down", "linear_kv_down" }, 576 / (7168 + 1536 + 576) },
+      (kept("custom query_wa_proj=device kv_wa_proj=offload", deepseek)))
+    local lite = model_module.new "deepseek-v2-lite" -- without compressed queries
+    assert.same({ "full", false, 0 }, (kept("custom mla_q=offload query_wa_proj=device", lite)))
+    mixed, note = kept "custom mla_q=offload mla_kv=offload" -- MaxText has no such tensors here
+    assert.same({ { "full", false, 0 } }, { mixed, note })
   end)
 
   it("has the argument's recomputation in place of the file's policy, without a note", function()

@@ -416,6 +416,28 @@ describe("recompute = half", function()
     assert.matches("does not know the bytes of the output of optimizer", refused("half", { "optimizer" }))
   end)
 
+  it("stores the compressed queries and keys that a plan names, and repeats all, by hand", function()
+    local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, q_lora_rank = 384, kv_lora_rank = 128,
+      qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }
+    local function plan(mode, keeps)
+      return { seq = 1024, micro_batches = 1, recompute = mode, recompute_keeps = keeps, stack = "maxtext", dp = 2,
+        zero = 3 }
+    end
+    assert.equal(2 * 1024 * (1024 + 384 + 128), layer_bytes(h, plan("half", { "mla_q", "mla_kv" }), "llama"))
+    assert.equal(2 * 1024 * (1024 + 128 + (128 + 32)),
+      layer_bytes(h, plan("half", { "mla_kv", "linear_kv_down" }), "llama"))
+    local function of(mode, keeps, hyper)
+      local m = model_module.new("llama", merged(hyper or h, { layers = 4 }))
+      local e, again = estimate.new { cluster = "tpu_v6e", model = m, plan = plan(mode, keeps) }, {}
+      for _, entry in ipairs(e.operators) do again[entry.name] = entry.recompute_seconds end
+      return again, tostring(e):match "recompute_keeps: [^\n]*"
+    end
+    local named, warning = of("half", { "mla_q", "mla_kv" })
+    assert.same({ of "full" }, { named, warning })
+    local plain = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+    assert.equal("recompute_keeps: mla_q: no backward pass repeats it", select(2, of("half", { "mla_q" }, plain)))
+  end)
+
   it("keeps products after their sum, and repeats no messages beside them, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
     local function plan(stack, mode, keeps)

@@ -26,6 +26,7 @@ local places = { first = 1, middle = 2, last = 3 }
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
   with = "any?", when = "function?", same_input = "boolean?",
   module = { "string", optional = true, one_of = modules.names },
+  tensor = { "string", optional = true, one_of = schema.keys(modules.tensors) },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
 local plan_counts = {} -- fields of the plan that `with` may change
@@ -337,12 +338,13 @@ local function operation_of(entry, c, role, layer, shapes_of)
     model_flops = model_flops(op, shape, c, own),
     copies = op.experts and own.top_k and shapes.copies(own),
     module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
+    tensor = entry.tensor,
     key = nil } -- set later
 end
 
 --- The operations of one device for one layer, without entries whose `when` is false: a flat list of
----   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts),
----     model_flops (if they differ from those of the operator) }
+---   { kind = "operator", name, operator, shape, times, module, tensor (name of the output), same_input, role, copies
+---     (of tokens, for experts), model_flops (if they differ from those of the operator) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, module, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

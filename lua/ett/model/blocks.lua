@@ -109,7 +109,7 @@ local function latent_attention(h)
   local dim = h.qk_nope_head_dim + h.qk_rope_head_dim
   local latent = h.kv_lora_rank + h.qk_rope_head_dim
   local queries = h.q_lora_rank
-    and { "linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank } } } or nil
+    and { "linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank }, tensor = "mla_q" } } or nil
   local index -- DeepSeek sparse attention: the indexer chooses keys
   if h.index_heads then
     index = { "linear_index_q", { op = "linear_index_k", same_input = true },
@@ -117,7 +117,7 @@ local function latent_attention(h)
   end
   -- Both compressions read the norm's output; so do the queries without q_lora_rank.
   return blocks.join(queries, { op = "linear_kv_down", same_input = queries ~= nil },
-    { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
+    { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank }, tensor = "mla_kv" },
     index,
     { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
     of_module("mla_up_proj", "linear_q_up", nil, h.index_heads ~= nil or not h.q_lora_rank),

@@ -11,4 +11,8 @@ modules.within = { mlp_act = "mlp", moe_act = "moe", shared_experts = "moe" }
 --- modules, except the core of attention, store their inputs and discard their output.
 modules.checkpointed = { mlp = true, moe = true, shared_experts = true }
 
+--- Outputs of norms that a policy of recomputation may store by name: MaxText's compressed queries and keys of latent
+--- attention (layers/attention_mla.py, checkpoint_name).
+modules.tensors = { mla_q = true, mla_kv = true }
+
 return modules

@@ -142,7 +142,8 @@ local fields = {
     { "recompute_keeps", "list", optional = true,
       program = as_text,
       help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others. A "
-        .. "product's output is stored after the sum over its ranks: linear_qkv, flash_attention, ... "
+        .. "product's output is stored after the sum over its ranks: linear_qkv, flash_attention, ... mla_q and mla_kv "
+        .. "are stored, but repeated (MaxText: compressed queries and keys after their norms) "
         .. "(default: as in the stack)" },
     { "recompute_layers", "count", optional = true, most = 1000000, program = true,
       needs = { "recompute = full", function(p) return p.recompute == "full" end },

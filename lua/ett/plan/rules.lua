@@ -363,9 +363,9 @@ local function kept_outputs(p, add)
   once(p, "recompute_keeps", add)
   for _, name in ipairs(p.recompute_keeps) do
     local op = operator.find(tostring(name))
-    if not op then
+    if not op and not modules.tensors[name] then
       add("recompute_keeps: unknown operator '%s'; `ett list operators` names them all", tostring(name))
-    elseif not op.output_bytes and op.family ~= "attention" then
+    elseif op and not op.output_bytes and op.family ~= "attention" then
       add("recompute_keeps: ett does not know the bytes of the output of %s", op.name)
     end
   end

@@ -270,18 +270,19 @@ local summing = { all_reduce = true, reduce_scatter = true }
 --- If the plan names the operators whose outputs are stored (JAX: a policy of names): the results of `checkpointed`.
 --- Attention stores its statistics too (JAX, splash_attention_kernel.py, residual_checkpoint_name). A last product that
 --- is never repeated stores nothing. A product is stored after the sum over its ranks (MaxText, moe.py, sparse_matmul:
---- psum_scatter before checkpoint_name), so this sum is not repeated.
+--- psum_scatter before checkpoint_name), so this sum is not repeated. A named tensor is stored, but all is repeated: it
+--- is a norm's output, and the backward pass of the norm needs its input again.
 local function kept_outputs(items, keeps, dtype)
   local bytes, kept, repeated = 0.0, {}, {}
   local wide, summed, own = schema.wide(dtype), false, 0.0 -- of the operator before a collective
-  for _, name in ipairs(keeps) do kept[operators.get(name)] = true end
+  for _, name in ipairs(keeps) do kept[operators.find(name) or name] = true end
   for k, item in ipairs(items) do
     local op = item.operator
     repeated[k] = 1
     if item.kind == "operator" then
       local stored = kept[op] and not item.last
       if stored or item.last then repeated[k] = 0 end
-      own = not stored and 0.0 or item.times * (op.family == "attention"
+      own = not (stored or kept[item.tensor]) and 0.0 or item.times * (op.family == "attention"
         and attention_output(item.shape, schema.dtype_bytes[wide]) or op.output_bytes(item.shape, wide))
       bytes, summed = bytes + own, op.family == "gemm" and repeated[k] == 0
     elseif item.pass == "forward"
@@ -1097,6 +1098,7 @@ local function run_of(state, items, place)
     end
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
+    if item.tensor and place == "middle" then state.tensors[item.tensor] = true end
     if item.checkpoint then
       remade = (item.opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes
       most = math.max(most, remade)
@@ -1115,7 +1117,7 @@ local function describe(model, p, times, placed)
     ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, groups = {}, known = table_at(kept.operations, p.dtype),
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_count = 0,
-    width = schema.wide_bytes(p.dtype), software = software_of(times) }
+    tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
@@ -1164,7 +1166,7 @@ local function describe(model, p, times, placed)
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
-    gather = state.operations[gather], boundary_bytes = description.boundary_bytes,
+    gather = state.operations[gather], boundary_bytes = description.boundary_bytes, tensors = state.tensors,
     blocking_reductions = description.blocking_reductions }, description, state.groups
 end
 
@@ -1213,8 +1215,8 @@ end
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
 ---@return table { program = userdata, operations = list, kinds = list of layers { uses, order, … }, configuration = c,
----  stack, gather?, boundary_bytes, blocking_reductions, parts = the same fields for each part of the cluster }; the
----  outer fields are those of parts[1]
+---  stack, gather?, boundary_bytes, tensors = set of names of outputs, blocking_reductions, parts = the same fields for
+---  each part of the cluster }; the outer fields are those of parts[1]
 function lower.program(model, p, times)
   p, times = prepared(model, p, times)
   local parts, descriptions = {}, {}

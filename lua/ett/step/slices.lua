@@ -89,7 +89,7 @@ function slices.warning(p, lowered)
   end
 end
 
---- A warning if recompute_keeps names operators that no backward pass repeats; else nil.
+--- A warning if recompute_keeps names operators that no backward pass repeats, or tensors that no layer has; else nil.
 function slices.never_repeated(p, lowered)
   local repeated, others = {}, {}
   for _, kind in ipairs(p.recompute_keeps and lowered.kinds or {}) do
@@ -99,7 +99,7 @@ function slices.never_repeated(p, lowered)
     end
   end
   for _, name in ipairs(p.recompute_keeps or {}) do
-    if not repeated[operator.get(name)] then others[#others + 1] = name end
+    if not (lowered.tensors[name] or repeated[operator.find(name)]) then others[#others + 1] = name end
   end
   return others[1] and ("recompute_keeps: %s: no backward pass repeats it"):format(table.concat(others, ", ")) or nil
 end

@@ -20,7 +20,8 @@ remat.repeated = { minimal = { "core_attn", "layernorm", "mlp_act" },
   minimal_with_context = { "layernorm", "mlp_act" },
   save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
 
--- The operator whose output consists of tensors of some names, these names, and its values per token.
+-- An operator (or a name of ett.operator.modules.tensors) whose output consists of tensors of some names, these names,
+-- and its values per token.
 local function head_dim(h) return h.head_dim or h.hidden // h.heads end
 local function up_values(h)
   local ffn = h.ffn or 4 * h.hidden
@@ -29,7 +30,13 @@ end
 local stored = {
   { op = "linear_qkv", names = { "query_proj", "key_proj", "value_proj" }, whole = "qkv_proj",
     values = function(h) return (h.heads + 2 * (h.kv_heads or h.heads)) * head_dim(h) end },
-  { names = { "mla_q", "mla_kv" } }, -- compressed, of latent attention only
+  -- Of latent attention (layers/attention_mla.py): outputs of the compressions, and of the norms after them.
+  { op = "linear_q_down", names = { "query_wa_proj" }, latent = true,
+    values = function(h) return h.q_lora_rank or 0 end },
+  { op = "mla_q", names = { "mla_q" }, latent = true, values = function(h) return h.q_lora_rank or 0 end },
+  { op = "linear_kv_down", names = { "kv_wa_proj" }, latent = true,
+    values = function(h) return h.kv_lora_rank + h.qk_rope_head_dim end },
+  { op = "mla_kv", names = { "mla_kv" }, latent = true, values = function(h) return h.kv_lora_rank end },
   { op = "flash_attention", names = { "context" },
     values = function(h) return h.heads * (h.v_head_dim or head_dim(h)) end },
   { op = "linear_proj", names = { "out_proj" }, values = function(h) return h.hidden end },
@@ -103,10 +110,10 @@ function remat.set(p, config, h, note, replaced)
   count(place "decoder_layer_input", h.hidden)
   for _, each in ipairs(stored) do
     local where, whole = majority(each, place)
-    local projected, names = not each.op or each.op == "linear_qkv", table.concat(each.names, ", ")
-    if projected and h.kv_lora_rank then
+    local names = table.concat(each.names, ", ")
+    if each.op == "linear_qkv" and h.kv_lora_rank then
       if where ~= "remat" or not whole then note("%s of latent attention are modelled as remat", names) end
-    elseif each.op then
+    elseif not each.latent or h.kv_lora_rank and each.values(h) > 0 then
       if not whole then note("%s are modelled as %s", names, where) end
       if where ~= "remat" then
         keeps[#keeps + 1] = h.experts and each.experts or each.op
