@@ -175,6 +175,13 @@ describe("bundled clusters", function()
     end
   end)
 
+  it("gather on v7x at the rate that Google's benchmark reaches over two links of a chip", function()
+    -- accelerator-microbenchmarks, Ironwood/guides/collectives/all_gather.md: 178.8 GB/s on 2x2x1.
+    local gather = cluster_module.collective(cluster_module.get "tpu_v7x", "all_gather", 1e12,
+      { nodes = 1, gpus_per_node = 4 })
+    assert.near(178.8e9, 3 / 4 * 1e12 / gather.seconds, 0.02 * 178.8e9)
+  end)
+
   it("reduce-scatter at the given share of the links, where devices wait for it", function()
     local topology = { nodes = 1, gpus_per_node = 8 }
     local function seconds(cluster, kind) return cluster_module.collective(cluster, kind, 1e12, topology).seconds end
@@ -211,6 +218,14 @@ describe("a device", function()
       gb300 = 276.50, mi300x = 191.98, mi325x = 255.98, mi355x = 287.98, mi250x_die = 63.98, tpu_v4 = 30.75,
       tpu_v5e = 15.75, tpu_v5p = 95.74, tpu_v6e = 31.25, tpu_v7x = 2 * 94.75 } do
       assert.near(gib * 2 ^ 30, devices.get(name).memory_bytes, 0.001 * gib * 2 ^ 30, name)
+    end
+  end)
+
+  it("of a TPU has the memory rate of Google's page of its generation", function()
+    local devices = require "ett.profile.device"
+    for name, rate in pairs { tpu_v4 = 1200e9, tpu_v5e = 819e9, tpu_v5p = 2765e9, tpu_v6e = 1638e9,
+      tpu_v7x = 7380e9 } do
+      assert.near(rate, devices.get(name).memory_bandwidth, 0.005 * rate, name)
     end
   end)
 
