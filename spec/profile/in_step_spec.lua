@@ -534,6 +534,23 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("gather rows of experts' biases, and add their gradients by index at the rate of a device's profile", function()
+    -- ultrons/jax-gpt, iter4_moe_gmm_ag_bisection.md: 1684.9 ms for 58 layers of 2 parts. model.py,
+    -- _expert_mlp_gmm_ag_body: one of 2 devices adds 131072 rows of 7168 values in each.
+    local device, tokens, columns = devices.get "tpu_v7x", 2 * 131072, 7168
+    local function beside(pass)
+      local shape = { tokens = tokens, hidden = 2880, gathered = columns }
+      local plain = seconds(device, "expert_bias", { tokens = tokens, hidden = 2880 }, "bf16", pass)
+      return seconds(device, "expert_bias", shape, "bf16", pass) - plain
+    end
+    assert.near(1.6849 / 58 / 2, beside "backward", 0.01 * 1.6849 / 58 / 2)
+    local bytes = 2.0 * tokens * columns -- written by the gather, read by the addition
+    assert.near(bytes / device.memory_bandwidth * (1 / 0.235 + 1 / in_step.stream_share), beside "forward", 1e-6)
+    device.gather_share, device.scatter_share = nil, nil
+    assert.near(2 * bytes / device.memory_bandwidth / in_step.stream_share, beside "forward", 1e-6)
+    assert.near(bytes / device.memory_bandwidth / in_step.stream_share, beside "backward", 1e-6)
+  end)
+
   it("use the experts' factor also for one local expert", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do

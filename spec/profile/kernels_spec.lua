@@ -1040,6 +1040,29 @@ describe("a stack", function()
     assert.is_nil(line(under("plain", {}, sparse, plan), "expert_bias"))
   end)
 
+  it("gathers a row of each bias of an expert for every copy of a token, unless masks move the tokens", function()
+    local operators, seen = require "ett.operator", {}
+    local op = operators.get "expert_bias"
+    local function shape(fields)
+      local c = { hidden = 2048, ffn = 768, experts = 32, top_k = 4, micro_batch = 1, seq = 4096, tp = 1, ep = 1,
+        gated_mlp = true }
+      for field, value in pairs(fields) do c[field] = value end
+      return op.shape(c)
+    end
+    assert.is_nil(shape({}).gathered)
+    assert.equal(2048 + 2 * 768, shape({ gathers_biases = true }).gathered)
+    assert.equal(2048 + 768, shape({ gathers_biases = true, gated_mlp = false }).gathered)
+    local hyper = { bias = true }
+    for field, value in pairs(sparse) do hyper[field] = value end
+    for i, case in ipairs { { true }, { false }, { true, 1.0 } } do
+      local plan = { seq = 4096, micro_batches = 1, capacity_factor = case[2], pad_to_capacity = case[2] and true }
+      local e = under("maxtext", { gathers_biases = case[1] }, hyper, plan)
+      seen[i] = line(e, "expert_bias").seconds
+    end
+    assert.is_true(seen[1] > 2 * seen[2])
+    assert.near(1, seen[3] / seen[2], 0.01)
+  end)
+
   it("clamps activations and scales rotations with its factors on the bytes", function()
     local hyper = { clamped_mlp = true, scaled_rope = true }
     for field, value in pairs(sparse) do hyper[field] = value end

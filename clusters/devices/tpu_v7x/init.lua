@@ -18,6 +18,10 @@ return {
   -- Permuting 8192 tokens of 6144 values to 8 experts and back takes 2.1 ms a device (sgl-project/sglang-jax#1650:
   -- 2.1 s for 75 layers and 110,000 tokens).
   gather_share = 0.235,
+  -- Adding 131,072 rows of 7168 bf16 values to rows by index takes 14.5 ms on one of a chip's two devices: 1684.9 ms
+  -- for 58 layers of 2 parts (ultrons/jax-gpt, research/dsv3/iter4_moe_gmm_ag_bisection.md, "scatter"). model.py,
+  -- _expert_mlp_gmm_ag_body, gives the number of rows. Assumed: the time of a row is proportional to its bytes.
+  scatter_share = 0.035,
   matrix_side = 256, -- ultrons/jax-gpt, autoperf/v7x_KNOWLEDGE.md
   generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },

@@ -33,6 +33,7 @@ local fields = {
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?", earlier_bytes = "function?",
+  gathered_bytes = "function?", scattered_bytes = "function?",
   constraints = "list?", passes = "list?", moves = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", recorded = "function?", columns = "list?",
@@ -44,7 +45,7 @@ local returned = { flops = "nonnegative", instructions = "nonnegative", bytes = 
   model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
-  earlier_bytes = "nonnegative",
+  earlier_bytes = "nonnegative", gathered_bytes = "nonnegative", scattered_bytes = "nonnegative",
   recorded = "table", parts = "table", repeats = "boolean", inside = "boolean" }
 
 --- The default dimensions of a kernel: the numbers of its shape.

@@ -34,7 +34,7 @@ device_module.fields = {
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
   host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
-  exponentials = within(1, 4096), gather_share = within(1e-3, 1),
+  exponentials = within(1, 4096), gather_share = within(1e-3, 1), scatter_share = within(1e-3, 1),
   matrix_side = { "count", optional = true, most = 4096 },
 }
 

@@ -347,8 +347,19 @@ local function streamed_seconds(self, op, shape, dtype, pass)
   return stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
 end
 
+-- Seconds to copy rows by index, and to add rows by index, beside the operator's other bytes.
+local function indexed_seconds(self, op, shape, dtype, pass)
+  if self.burst then return 0.0 end
+  local device, seconds = self.device, 0.0
+  for name, share in pairs { gathered_bytes = device.gather_share or in_step.stream_share,
+    scattered_bytes = device.scatter_share or in_step.stream_share } do
+    if op[name] then seconds = seconds + op[name](shape, dtype, pass) / (device.memory_bandwidth * share) end
+  end
+  return seconds
+end
+
 local function streamed(self, op, shape, dtype, pass)
-  local seconds = streamed_seconds(self, op, shape, dtype, pass)
+  local seconds = streamed_seconds(self, op, shape, dtype, pass) + indexed_seconds(self, op, shape, dtype, pass)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound
     and (self.device.peak_flops.fp32 or self.device:peak(dtype))
