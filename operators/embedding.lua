@@ -6,16 +6,21 @@ local width = require("ett.operator.memory").width
 local op = { name = "embedding", family = "embedding",
   summary = "token embedding, vocabulary-parallel" }
 
--- vocab: rows on this rank. whole_vocab: rows on all ranks, from which tokens are drawn; default vocab.
-op.schema = { tokens = "count", vocab = "count", hidden = "count", whole_vocab = "count?" }
+-- vocab: rows on this rank. whole_vocab: rows on all ranks, from which tokens are drawn; default vocab. one_hot: 1 if
+-- the table is multiplied with one-hot rows.
+op.schema = { tokens = "count", vocab = "count", hidden = "count", whole_vocab = "count?", one_hot = "count?" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), hidden = c.hidden,
-    whole_vocab = shapes.padded_vocab(c.vocab, 1, c.vocab_multiple) }
+    whole_vocab = shapes.padded_vocab(c.vocab, 1, c.vocab_multiple), one_hot = c.one_hot_embedding and 1 or nil }
 end
 
---- Forward has no arithmetic; backward adds the gradient of each token to its row.
-function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
+--- Forward has no arithmetic; backward adds the gradient of each token to its row. With one-hot rows, both are a
+--- product.
+function op.flops(s, pass)
+  if s.one_hot then return 2.0 * s.tokens * s.vocab * s.hidden end
+  return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0
+end
 
 --- Forward reads and writes one row per token. Backward clears the dense gradient of the table,
 --- then reads, adds and writes one row per token.

@@ -114,6 +114,21 @@ describe("published measured steps", function()
     assert.is_true(published.plan(maxtext, published.dtype(maxtext)).overlap_parameters)
   end)
 
+  it("of XLA embed by a product with one-hot rows where their configurations do", function()
+    local function share(id)
+      local time = {}
+      for _, line in ipairs(published.estimate(by_id[id]).operators) do time[line.name] = line.seconds end
+      return time.embedding / time.lm_head
+    end
+    for _, id in ipairs { "tpurec_v6e_Llama3_1_8B_MaxText_v6e_8", "ironwood_llama3.1-70b_128k_256_bf16",
+      "dgxc_v25.04.02_maxtext-llama3-70b_bf16_128gpu_gbs256", "jaxtb_pax_5B_A100_bf16" } do
+      assert.near(2 / 3, share(id), 0.05, id)
+    end
+    for _, id in ipairs { "ironwood_qwen3-235b-a22b_256_bf16", "gpurec_a3ultra_70b_bf16" } do
+      assert.is_true(share(id) < 0.05, id)
+    end
+  end)
+
   it("find the cluster of a device by its name, and choose missing layouts", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",

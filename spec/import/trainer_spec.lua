@@ -960,6 +960,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     assert.is_nil(plan.shard)
     assert.same({}, notes)
     assert.equal("maxtext:attention=tokamax", of("3", "ici_fsdp_parallelism=8 use_tokamax_splash=True").stack)
+    assert.equal("maxtext:one_hot_embedding", of("3", "ici_fsdp_parallelism=8 use_iota_embed=True").stack)
     assert.is_true(estimate.new { model = model_module.new "llama2-70b", cluster = "tpu_v6e", plan = plan }.fits)
   end)
 

@@ -551,6 +551,25 @@ describe("kernels in a step", function()
     assert.near(bytes / device.memory_bandwidth / in_step.stream_share, beside "backward", 1e-6)
   end)
 
+  it("multiply the table of an embedding with one-hot rows, if its shape says so", function()
+    local sizes = { tokens = 16384, vocab = 128256, hidden = 4096 }
+    local one_hot = { tokens = 16384, vocab = 128256, hidden = 4096, one_hot = 1 }
+    for _, name in ipairs { "tpu_v6e", "tpu_v7x", "h100_sxm" } do
+      local device = devices.get(name)
+      for pass, x in pairs { forward = { tokens = 16384, in_features = 128256, out_features = 4096 },
+        backward = { tokens = 128256, in_features = 16384, out_features = 4096 } } do
+        assert.near(seconds(device, "linear_up", x, "bf16"), seconds(device, "embedding", one_hot, "bf16", pass), 1e-9)
+        assert.is_true(seconds(device, "embedding", sizes, "bf16", pass) < 2e-3, name)
+      end
+    end
+    local e = estimate.new { model = require("ett.model").new "llama3-8b", cluster = "tpu_v6e",
+      plan = { seq = 8192, micro_batch = 1, micro_batches = 1, dp = 8, zero = 3, gradient_dtype = "bf16",
+        stack = "maxtext:one_hot_embedding" } }
+    local time = {}
+    for _, line in ipairs(e.operators) do time[line.name] = line.seconds end
+    assert.near(2 / 3, time.embedding / time.lm_head, 0.05) -- indices have no gradient
+  end)
+
   it("use the experts' factor also for one local expert", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do

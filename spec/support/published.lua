@@ -118,6 +118,7 @@ function published.cluster(row)
   if not cluster then return nil end
   if cluster.name == "vista" then return cluster end
   local device = cluster.device
+  cluster.stack = nil -- published.stack gives the row's
   device.memory_bytes = memory_of(row, device)
   if row.device:find "^A100.*40GB" then device.memory_bandwidth = 1.555e12 end
   device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
@@ -560,6 +561,16 @@ local function attention_of_release(row)
   return release and release >= 24.03 and release <= 24.07 and "flash2" or nil
 end
 
+-- Whether a row's embedding is a product with one-hot rows. MaxText: use_iota_embed in configs/v5e and v5p, in
+-- tpu-recipes (not of GPT-3, Qwen3, gpt-oss and Llama 4), and in dgxc-benchmarking's configure.sh. Paxml:
+-- EMBEDDING_LOOKUP_STYLE (tasks/lm/params/c4.py).
+local function one_hot_embedding(row)
+  if row.framework == "paxml" then return true end
+  if row.framework ~= "maxtext" or row.source:find "gpu%-recipes" or row.device:find "v4" then return false end
+  local model = row.model:lower()
+  return not (model:find "gpt" or model:find "qwen" or model:find "maverick")
+end
+
 --- The stack of a row: that of its framework, with the row's attention, compilation and graphs.
 function published.stack(row)
   local name = stack_name(row)
@@ -597,6 +608,7 @@ function published.stack(row)
   -- torchtitan gathers in 16 bits with scales of rows (parallelize_llama: enable_float8_tensorwise_tp).
   if (row.precision_detail or ""):find "rowwise" then stack.quantised_gathers = "none" end
   if row.device:find "^TPU7x" then stack.attention = "tokamax" end -- tpu-recipes: use_tokamax_splash
+  stack.one_hot_embedding = one_hot_embedding(row)
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.

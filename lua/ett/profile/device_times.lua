@@ -387,8 +387,18 @@ local function one_hot(self, op, shape, pass)
   return answer(parts, "products with one-hot masks")
 end
 
+-- The product of one-hot rows and the table of an embedding, whose comparisons are fused (assumed). Indices have no
+-- gradient, so backward is one product, too.
+local function one_hot_embedding(self, shape, pass)
+  local m, k = shape.tokens, shape.vocab
+  if pass == "backward" then m, k = k, m end
+  return answer({ product(self, "bf16", { batch = 1, m = m, n = shape.hidden, k = k, misaligned = 0.0 }) or false },
+    "product with one-hot rows")
+end
+
 -- One run of an operator by the kernels of its family, or nil.
 local function by_family(self, op, shape, dtype, pass)
+  if shape.one_hot then return one_hot_embedding(self, shape, pass) end
   if shape.slots then return one_hot(self, op, shape, pass) end
   if op.family == "gemm" or op.family == "bmm" then
     return products(self, op, shape, op.family == "bmm" and "bf16" or dtype, pass)

@@ -61,6 +61,11 @@ local function add_missing(config, given, assume)
   if not given.dp and config("", "dcn_data_parallelism", -1) < 0 then assume "dcn_data_parallelism (one slice)" end
 end
 
+local function stack_of(config)
+  return "maxtext" .. (config("", "use_tokamax_splash", false) and ":attention=tokamax" or "")
+    .. (config("", "use_iota_embed", false) and ":one_hot_embedding" or "") -- layers/embeddings.py
+end
+
 ---@param config fun(section: string, name: string, default: any?): any
 ---@param given table plan fields that override the file
 ---@param model table
@@ -70,7 +75,7 @@ return function(config, given, model, note, assume)
   local size = mesh(config, given)
   if size.pipeline > 1 then error_module.raise("format", "MaxText's pipelines are not modelled") end
   local p = { seq = config("", "max_target_length", 2048), pp = 1, ep = size.expert,
-    stack = config("", "use_tokamax_splash", false) and "maxtext:attention=tokamax" or "maxtext",
+    stack = stack_of(config),
     tp = size.tensor * size.tensor_transpose * size.tensor_sequence, cp = size.context * size.sequence,
     dp = given.dp or size.data * size.fsdp * size.fsdp_transpose * size.expert,
     micro_batches = config("", "gradient_accumulation_steps", 1) }

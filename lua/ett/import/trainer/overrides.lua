@@ -6,8 +6,8 @@ local kept, names = {}, {}
 for name in ([[per_device_batch_size gradient_accumulation_steps max_target_length dtype weight_dtype grad_dtype
   quantization remat_policy opt_type capacity_factor optimizer_memory_host_offload parameter_memory_host_offload
   shard_optimizer_over_data num_vocab_tiling use_batch_split_schedule use_ring_of_experts use_tokamax_splash
-  expert_shard_attention_option decoder_layer_input query_proj key_proj value_proj qkv_proj context out_proj
-  mlpwi mlpwi_0 mlpwi_1 mlpwo query_wa_proj kv_wa_proj mla_q mla_kv sparse_matmul]]):gmatch "%S+" do
+  use_iota_embed expert_shard_attention_option decoder_layer_input query_proj key_proj value_proj qkv_proj context
+  out_proj mlpwi mlpwi_0 mlpwi_1 mlpwo query_wa_proj kv_wa_proj mla_q mla_kv sparse_matmul]]):gmatch "%S+" do
   kept[name], names[#names + 1] = true, name
 end
 
