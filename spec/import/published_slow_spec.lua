@@ -56,6 +56,14 @@ describe("published measured steps", function()
     assert.same({ 3, true }, of "mpt_h100_80gb_7b_s2048_n512_mb6_g3072_bf16_10")
   end)
 
+  it("of MaxText shard weights inside a slice or a group of nodes", function()
+    for id, ranks in pairs { maxtext_v5e_64B_2x256 = 256, maxtext_v5p_64B_2x64 = 16, gpurec_a3ultra_70b_bf16 = 128,
+      ["dgxc_v25.04.02_maxtext-llama3-70b_bf16_2048gpu_gbs4096"] = 128 } do
+      assert.equal(ranks, published.plan(by_id[id], "bf16").shard, id)
+    end
+    assert.is_nil(published.plan(by_id.maxtext_v5e_64B_1x256, "bf16").shard)
+  end)
+
   it("of MaxText repeat what their policy does not store", function()
     local function of(policy)
       local p = published.plan({ framework = "maxtext", recompute = "selective", recompute_detail = policy, gpus = 8,
@@ -121,10 +129,10 @@ describe("published measured steps", function()
       return time.embedding / time.lm_head
     end
     for _, id in ipairs { "tpurec_v6e_Llama3_1_8B_MaxText_v6e_8", "ironwood_llama3.1-70b_128k_256_bf16",
-      "dgxc_v25.04.02_maxtext-llama3-70b_bf16_128gpu_gbs256", "jaxtb_pax_5B_A100_bf16" } do
+      "dgxc_v25.04.02_maxtext-llama3-70b_bf16_128gpu_gbs256", "gpurec_a3ultra_70b_bf16", "jaxtb_pax_5B_A100_bf16" } do
       assert.near(2 / 3, share(id), 0.05, id)
     end
-    for _, id in ipairs { "ironwood_qwen3-235b-a22b_256_bf16", "gpurec_a3ultra_70b_bf16" } do
+    for _, id in ipairs { "ironwood_qwen3-235b-a22b_256_bf16", "maxtext_v4_52B_1x192" } do
       assert.is_true(share(id) < 0.05, id)
     end
   end)

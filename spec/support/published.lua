@@ -450,9 +450,11 @@ end
 -- InternEvo's reduce_bucket_size: 2^29 values.
 local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9, internevo = 2.0 ^ 30 }
 
--- Ranks that share optimizer states, where they are fewer than the replicas.
+-- Ranks that share optimizer states, where they are fewer than the replicas. MaxText shards inside a slice or a group
+-- of nodes (ici_fsdp_parallelism times dcn_fsdp_parallelism).
 local function shard_of(row, dp, zero)
-  local ranks = zero == 1 and row.framework == "internevo" and integer(row.shard_ranks) or dp
+  local states = zero == 1 and row.framework == "internevo" or zero == 3 and row.framework == "maxtext"
+  local ranks = states and integer(row.shard_ranks) or dp
   return ranks < dp and dp % ranks == 0 and ranks or nil
 end
 
@@ -562,11 +564,11 @@ local function attention_of_release(row)
 end
 
 -- Whether a row's embedding is a product with one-hot rows. MaxText: use_iota_embed in configs/v5e and v5p, in
--- tpu-recipes (not of GPT-3, Qwen3, gpt-oss and Llama 4), and in dgxc-benchmarking's configure.sh. Paxml:
--- EMBEDDING_LOOKUP_STYLE (tasks/lm/params/c4.py).
+-- tpu-recipes (not of GPT-3, Qwen3, gpt-oss and Llama 4), in gpu-recipes' maxtext-configs, and in dgxc-benchmarking's
+-- configure.sh. Paxml: EMBEDDING_LOOKUP_STYLE (tasks/lm/params/c4.py).
 local function one_hot_embedding(row)
   if row.framework == "paxml" then return true end
-  if row.framework ~= "maxtext" or row.source:find "gpu%-recipes" or row.device:find "v4" then return false end
+  if row.framework ~= "maxtext" or row.device:find "v4" then return false end
   local model = row.model:lower()
   return not (model:find "gpt" or model:find "qwen" or model:find "maverick")
 end
