@@ -5,9 +5,9 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "rope", aliases = { "rotary" }, family = "rope", summary = "rotary position embedding" }
 
--- scaled: 1 if the rotation also scales (YaRN).
+-- scaled: 1 if the rotation also scales (YaRN). joined: values of a token that splitting and joining heads moves.
 op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count", head_dim = "count",
-  rotary_dim = "count", scaled = "natural?" }
+  rotary_dim = "count", scaled = "natural?", joined = "count?" }
 
 op.constraints = {
   { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
@@ -15,9 +15,17 @@ op.constraints = {
   { "rotary_dim must be at most head_dim", function(s) return s.rotary_dim <= s.head_dim end },
 }
 
+-- Latent attention, if each join writes its result (MaxText, layers/attention_mla.py: mla_query_projection,
+-- mla_get_key_value). The parts of queries without positions are read and written beside the rotated ones. Keys are
+-- written with a copy of the rotary key for each head, and values are cut off. The backward pass reverses this.
+local function joined(c)
+  if not (c.joins_heads and c.kv_lora_rank) then return nil end
+  return shapes.local_heads(c) * (4 * c.qk_nope_head_dim + c.qk_rope_head_dim + 2 * c.v_head_dim)
+end
+
 function op.shape(c)
   local head_dim = shapes.head_dim(c)
-  return { batch = c.micro_batch, seq = shapes.divide("seq", c.seq, "cp", c.cp or 1),
+  return { joined = joined(c), batch = c.micro_batch, seq = shapes.divide("seq", c.seq, "cp", c.cp or 1),
     heads = shapes.local_heads(c), kv_heads = shapes.local_kv_heads(c), head_dim = head_dim,
     rotary_dim = math.max(1, math.floor(head_dim * (c.rotary_fraction or 1.0))), scaled = c.scaled_rope and 1 or nil }
 end
@@ -32,6 +40,8 @@ memory.define(op, {
   forward = { reads = 1, writes = 1, flops = 3 },
   backward = { reads = 1, writes = 1, flops = 3 },
 })
+
+function op.beside_bytes(s) return 2.0 * s.batch * s.seq * (s.joined or 0) end
 
 --- The rotation is in place: the preceding projection allocated the output. Latent attention copies one rotary key to
 --- the keys of all heads.

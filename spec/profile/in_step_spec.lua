@@ -551,6 +551,34 @@ describe("kernels in a step", function()
     assert.near(bytes / device.memory_bandwidth / in_step.stream_share, beside "backward", 1e-6)
   end)
 
+  it("copy the heads of latent attention, if the stack joins them", function()
+    local op = require("ett.operator").get "rope"
+    local c = { micro_batch = 2, seq = 4096, tp = 4, heads = 128, kv_heads = 1, head_dim = 64, kv_lora_rank = 512,
+      qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128 }
+    assert.is_nil(op.shape(c).joined)
+    c.joins_heads = true
+    local heads = 128 // 4
+    local queries, keys, values = 2 * 128, 128 + 128 + 64, 2 * 128 -- read and written
+    assert.equal(heads * (queries + keys + values), op.shape(c).joined)
+    local device, shape = devices.get "tpu_v7x", op.shape(c)
+    for _, pass in ipairs { "forward", "backward" } do
+      local whole = seconds(device, "rope", shape, "bf16", pass)
+      local joined = shape.joined
+      shape.joined = nil
+      assert.near(2 * 4096 * joined * 2 / device.memory_bandwidth / in_step.stream_share,
+        whole - seconds(device, "rope", shape, "bf16", pass), 2e-6)
+      shape.joined = joined
+    end
+    c.kv_lora_rank = nil
+    assert.is_nil(op.shape(c).joined)
+    local function rotation(stack)
+      local e = estimate.new { model = require("ett.model").new "deepseek-v3", cluster = "tpu_v7x", plan = { seq = 4096,
+        micro_batch = 1, micro_batches = 1, dp = 128, zero = 3, gradient_dtype = "bf16", stack = stack } }
+      for _, line in ipairs(e.operators) do if line.name == "rope" then return line.seconds end end
+    end
+    assert.is_true(rotation "maxtext" > 4 * rotation "maxtext:joins_heads=false")
+  end)
+
   it("multiply the table of an embedding with one-hot rows, if its shape says so", function()
     local sizes = { tokens = 16384, vocab = 128256, hidden = 4096 }
     local one_hot = { tokens = 16384, vocab = 128256, hidden = 4096, one_hot = 1 }
