@@ -8,7 +8,8 @@ local op = { name = "expert_linear1", aliases = { "grouped_linear1" }, family = 
 function op.shape(c)
   local experts, tokens, ffn = shapes.experts(c)
   return { batch = experts, tokens = tokens, in_features = c.hidden, out_features = ffn * (c.gated_mlp and 2 or 1),
-    bias = shapes.bias(c, "mlp_bias"), padded = c.mask_capacity and 1 or nil }
+    bias = shapes.bias(c, "mlp_bias"), padded = c.mask_capacity and 1 or nil,
+    separate = c.separate_gates and c.gated_mlp and not c.mask_capacity and 1 or nil }
 end
 
 return gemm.define(op)

@@ -551,6 +551,30 @@ describe("kernels in a step", function()
     assert.near(bytes / device.memory_bandwidth / in_step.stream_share, beside "backward", 1e-6)
   end)
 
+  it("add the input gradients of separate gates, and no sum of gathered biases' gradients", function()
+    local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
+    local x = { batch = 64, tokens = 4096, in_features = 4096, out_features = 3072 }
+    local function backward(fields)
+      local shape = {}
+      for _, source in ipairs { x, fields } do for name, value in pairs(source) do shape[name] = value end end
+      return seconds(device, "expert_linear1", shape, "bf16", "backward", stack)
+    end
+    local bytes = 3 * 2.0 * 64 * 4096 * 4096 -- two gradients are read, their sum is written
+    assert.near(bytes / device.memory_bandwidth / in_step.stream_share, backward { separate = 1 } - backward {}, 1e-5)
+    assert.near(backward {}, backward { bias = 1 }, 1e-12)
+    stack.gathers_biases = false
+    assert.near(2.0 * 64 * 4096 * 3072 / device.memory_bandwidth / in_step.stream_share,
+      backward { bias = 1 } - backward {}, 1e-5)
+    local op = require("ett.operator").get "expert_linear1"
+    local c = { hidden = 4096, moe_ffn = 1536, experts = 64, top_k = 8, micro_batch = 1, seq = 4096, tp = 1, ep = 1,
+      gated_mlp = true, separate_gates = true }
+    assert.equal(1, op.shape(c).separate)
+    c.gated_mlp = false
+    assert.is_nil(op.shape(c).separate)
+    c.gated_mlp, c.mask_capacity = true, 1.25
+    assert.is_nil(op.shape(c).separate)
+  end)
+
   it("copy the heads of latent attention, if the stack joins them", function()
     local op = require("ett.operator").get "rope"
     local c = { micro_batch = 2, seq = 4096, tp = 4, heads = 128, kv_heads = 1, head_dim = 64, kv_lora_rank = 512,
@@ -571,12 +595,14 @@ describe("kernels in a step", function()
     end
     c.kv_lora_rank = nil
     assert.is_nil(op.shape(c).joined)
-    local function rotation(stack)
+    local function step(name, stack)
       local e = estimate.new { model = require("ett.model").new "deepseek-v3", cluster = "tpu_v7x", plan = { seq = 4096,
         micro_batch = 1, micro_batches = 1, dp = 128, zero = 3, gradient_dtype = "bf16", stack = stack } }
-      for _, line in ipairs(e.operators) do if line.name == "rope" then return line.seconds end end
+      for _, line in ipairs(e.operators) do if line.name == name then return line.seconds end end
     end
-    assert.is_true(rotation "maxtext" > 4 * rotation "maxtext:joins_heads=false")
+    assert.is_true(step("rope", "maxtext") > 4 * step("rope", "maxtext:joins_heads=false"))
+    local apart = step("expert_linear1", "maxtext") - step("expert_linear1", "maxtext:separate_gates=false")
+    assert.near(58 * 3 * 2.0 * 4096 * 8 * 7168 / device.memory_bandwidth / in_step.stream_share, apart, 0.01 * apart)
   end)
 
   it("multiply the table of an embedding with one-hot rows, if its shape says so", function()

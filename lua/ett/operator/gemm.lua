@@ -19,7 +19,7 @@ local dtype_bytes = schema.dtype_bytes
 local gemm = {}
 
 gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
-  bias = "natural?", stored_tokens = "count?", batch = "count?", padded = "natural?" }
+  bias = "natural?", stored_tokens = "count?", batch = "count?", padded = "natural?", separate = "natural?" }
 
 -- Bytes of a result element: FP8 training keeps results in bf16; operands take 1 byte (Transformer Engine).
 local result_bytes = schema.wide_bytes

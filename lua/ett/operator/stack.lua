@@ -60,7 +60,7 @@ stack_module.fields = {
   quantised_weights = { "string", default = "none", one_of = { "none", "beside", "only", "single" } },
   gathers_mxfp8 = flag,
   quantised_products = { "string", default = "all", one_of = { "all", "dense", "experts" } },
-  gathers_biases = flag, joins_heads = flag, one_hot_embedding = flag,
+  gathers_biases = flag, joins_heads = flag, one_hot_embedding = flag, separate_gates = flag,
   one_hot_experts = flag, weighs_activations = flag, half_products = flag, keeps_outputs = flag,
   gathers_tensors = flag, master_shards = flag, whole_stages = flag,
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },

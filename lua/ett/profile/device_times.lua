@@ -216,9 +216,14 @@ local function products(self, op, shape, dtype, pass)
       product(self, dtype, { batch = batch, m = s.n, n = s.k, k = s.m, experts = grouped and "sums",
         misaligned = math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)) }) or false,
     }
-    -- The gradient of a bias is a sum over all rows.
-    if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
+    -- The gradient of a bias is a sum over all rows; expert_bias adds that of gathered biases.
+    local beside = self.stack.fused_bias_gradients or grouped and self.stack.gathers_biases
+    if (shape.bias or 0) > 0 and not (self.burst or beside) then
       parts[3] = spread_out(moving_fresh(self, 2.0 * batch * s.m * s.n))
+    end
+    -- The sum of the input gradients of two products.
+    if shape.separate and not self.burst then
+      parts[#parts + 1] = spread_out(moving_fresh(self, 3 * 2.0 * batch * s.m * s.k))
     end
   else
     parts[1] = product(self, dtype, { batch = batch, m = s.m, n = s.n, k = s.k, experts = grouped and "rows",
