@@ -7,6 +7,7 @@ return {
   overlap_gradients = true, overlap_parameters = true, -- XLA's latency-hiding scheduler
   grouped_tile = 512, -- Megablox: tiles_m + num_groups - 1 tiles; MaxText's wi_tile_fwd_batch_seq and similar options
   separate_gates = true, -- layers/moe.py, sparse_matmul: layer_w0 and layer_w1
+  repeats_tokens = true, -- layers/moe.py, permute; AI-Hypercomputer/maxtext#4913
   joins_heads = true, -- layers/attention_mla.py: split and concatenate
   gathers_biases = true, -- layers/moe.py, transform_bias
   one_hot_experts = true, -- layers/moe.py, dense_matmul with a capacity_factor: einsums with masks BSEC

@@ -347,7 +347,10 @@ local function streamed_seconds(self, op, shape, dtype, pass)
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
   if of_norm then return of_norm end
   local gather_share = op.gathers and self.device.gather_share
-  if gather_share then return stream_start + bytes / (self.device.memory_bandwidth * gather_share) end
+  if gather_share then
+    local beside = not self.burst and op.beside_bytes and op.beside_bytes(shape, pass) or 0.0
+    return stream_start + (bytes - beside) / (self.device.memory_bandwidth * gather_share) + moving(self, beside, 0.0)
+  end
   local earlier = fresh and op.earlier_bytes and op.earlier_bytes(shape, dtype) or 0.0
   return stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
 end

@@ -1059,7 +1059,9 @@ local function items_of(model, p, times)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   c.mask_capacity = software.one_hot_experts and p.pad_to_capacity and p.capacity_factor or nil
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
-  for _, name in ipairs { "one_hot_embedding", "joins_heads", "separate_gates" } do c[name] = software[name] or nil end
+  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates" } do
+    c[name] = software[name] or nil
+  end
   local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do
     local shared = table_at(of_ops, layer.frozen or "")
