@@ -3,6 +3,7 @@ return {
   name = "fsdp_eager",
   summary = "PyTorch FSDP without compilation",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "hopper",
   overlaps_tensor = false,
   context_parallel = "torch", -- torch.distributed.tensor.experimental.context_parallel
   repeated_keys = true, -- torchtune, modules/attention.py, MultiHeadAttention.forward; torchtitan of 2024, repeat_kv

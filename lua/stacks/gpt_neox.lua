@@ -3,7 +3,6 @@ return {
   name = "gpt_neox",
   summary = "GPT-NeoX with DeepSpeed",
   source = "assumed",
-  assumed = true,
   overlaps_tensor = false,
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 60e-6,
   -- rope: samples on Perlmutter's A100 take 7.6 times as long as one kernel (rotary_positional_embedding: products, a

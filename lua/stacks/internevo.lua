@@ -3,6 +3,7 @@ return {
   name = "internevo",
   summary = "InternEvo of 2023: FlashAttention 1, norms of inputs cast to fp32",
   source = "InternLM/InternEvo: doc/en/install.md, modeling_internlm.py; host costs as of fsdp_eager",
+  compared = "ampere",
   overlaps_tensor = false, hides_sums = true, -- FusedDenseFunc
   overlap_gradients = true, -- configs/7B_sft.py: overlap_sync_grad
   -- Each rank owns whole tensors and broadcasts them in one buffer, rank after rank (hybrid_zero_optim.py,

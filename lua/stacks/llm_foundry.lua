@@ -3,6 +3,7 @@ return {
   name = "llm_foundry",
   summary = "MosaicML's llm-foundry: FSDP through Composer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "ampere hopper",
   overlaps_tensor = false,
   overlap_gradients = true, overlap_parameters = true, -- PyTorch FSDP
   zero_stages = "0 3", -- as in fsdp_eager.lua

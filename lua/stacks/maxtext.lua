@@ -3,6 +3,7 @@ return {
   name = "maxtext",
   summary = "MaxText and paxml: XLA compiles the whole step",
   source = "assumed",
+  compared = "ampere blackwell hopper tpu",
   attention = "splash", norm = "compiled", cross_entropy = "compiled", graphs = true, launch_seconds = 0.0,
   overlap_gradients = true, overlap_parameters = true, -- XLA's latency-hiding scheduler
   grouped_tile = 512, -- Megablox: tiles_m + num_groups - 1 tiles; MaxText's wi_tile_fwd_batch_seq and similar options

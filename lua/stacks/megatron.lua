@@ -3,6 +3,7 @@ return {
   name = "megatron",
   summary = "Megatron-LM with Transformer Engine: cuDNN attention, fused norms and activations",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "ampere blackwell hopper",
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
   cp_method = "ring", -- extensions/transformer_engine.py, TEDotProductAttention: cp_comm_type is p2p by default
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp

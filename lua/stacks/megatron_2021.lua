@@ -3,6 +3,7 @@ return {
   name = "megatron_2021",
   summary = "Megatron-LM of 2021 and 2022: fused softmax, no flash attention",
   source = "host costs and kernels assumed",
+  compared = "ampere",
   overlaps_tensor = false,
   zero_stages = "0 1",
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,

@@ -3,6 +3,7 @@ return {
   name = "megatron_deepspeed",
   summary = "Megatron-DeepSpeed of 2022: Megatron's kernels, DeepSpeed's pipeline engine and optimizer",
   source = "host costs and kernels assumed",
+  compared = "ampere",
   overlaps_tensor = false,
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,
   tensor_core_heads = "aligned", -- as BLOOM's steps show (profile/device_times.lua)

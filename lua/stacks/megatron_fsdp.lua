@@ -3,6 +3,7 @@ return {
   name = "megatron_fsdp",
   summary = "Megatron-LM with fully sharded data parallelism",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "blackwell hopper",
   cp_method = "ring", -- as in megatron
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training

@@ -3,6 +3,7 @@ return {
   name = "primus_moe", base = "megatron_moe",
   summary = "Primus for mixtures of experts: DeepEP dispatch, one kernel for the experts' products",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "cdna4",
   -- Primus-Turbo's kernel, or grouped_gemm's: on MI355X it reaches the rates of single products (AMD-AGI/Primus-Turbo
   -- pull request 284).
   grouped = "kernel",

@@ -3,6 +3,7 @@ return {
   name = "torchtitan",
   summary = "torchtitan: FSDP2 with torch.compile",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
+  compared = "ampere hopper",
   context_parallel = "torch", -- torch.distributed.tensor.experimental.context_parallel
   repeated_keys = true, -- models/llama/model.py of 2024, Attention.forward: repeat_kv
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching

@@ -3,6 +3,7 @@ return {
   name = "torchtitan_eager",
   summary = "torchtitan without compilation",
   source = "as torchtitan.lua; host costs and kernels of the MLP and the rotation as in fsdp_eager.lua",
+  compared = "hopper",
   base = "torchtitan",
   overlaps_tensor = false, -- enable_async_tensor_parallel needs torch.compile (maybe_enable_async_tp)
   norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87, moe_launches = 9.72,

@@ -3,7 +3,6 @@ return {
   name = "transformers",
   summary = "Hugging Face's Transformers without compilation, under DeepSpeed, FSDP or alone",
   source = "bytes counted in modeling_llama.py; host costs as in fsdp_eager.lua",
-  assumed = true,
   overlaps_tensor = false,
   context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,

@@ -36,6 +36,24 @@ describe("published measured steps", function()
     assert.equal(2.4e12, published.cluster(by_id.titan_8b_8_eager_bf16).device.memory_bandwidth)
   end)
 
+  it("are of the software and generations that the stacks name as compared", function()
+    local stacks, found = require "ett.operator.stack", {}
+    for _, row in ipairs(rows) do
+      local stack = published.is_fitted(row) and published.stack(row) or { compared = "none" }
+      if stack.compared ~= "none" then
+        found[stack.name] = found[stack.name] or {}
+        found[stack.name][published.cluster(row).device.generation] = true
+      end
+    end
+    for _, name in ipairs(stacks.names()) do
+      local compared = stacks.compared_on(stacks.get(name))
+      compared.cdna4 = nil -- steps of Primus that are not among these rows
+      assert.same(found[name] or {}, compared, name)
+    end
+    -- fms-fsdp's rows have the stack of torchtitan, which is other software.
+    assert.equal("none", published.stack(by_id.fms_13b_A100).compared)
+  end)
+
   it("of InternEvo update the tensors that a rank owns, and broadcast them", function()
     local few = published.plan(by_id["internevo_7b_tp1_z8_512"], "bf16")
     assert.same({ 8, false, "bf16", 2.0 ^ 30 },

@@ -26,14 +26,21 @@ describe("a stack with a base", function()
     write("one", "base = 'megatron', hides_sums = false, attention = 'flash2'")
     write("two", "base = 'one', workspace_bytes = 33.6e6, attention = 'flash3'")
     local two = stacks.get "two"
+    -- Steps of the base's software say nothing about this one's.
     local own = { name = "two", base = "one", summary = "s", source = "s", hides_sums = false,
-      attention = "flash3", workspace_bytes = 33.6e6 }
+      attention = "flash3", workspace_bytes = 33.6e6, compared = "none" }
     for field, value in pairs(base) do
       if own[field] == nil then assert.same(value, two[field], field) end
     end
     for field, value in pairs(own) do assert.same(value, two[field], field) end
     assert.is_true(base.hides_sums)
     assert.equal("flash2", stacks.get("two:attention=flash2").attention)
+    write("three", "base = 'megatron', compared = 'hopper'")
+    assert.same({ hopper = true }, stacks.compared_on(stacks.get "three:attention=flash2"))
+    assert.same({}, stacks.compared_on(stacks.get "three:compared=none"))
+    write("four", "compared = 'amper'")
+    assert.matches("compared: unknown generation 'amper'; did you mean 'ampere'", tostring(select(2, pcall(stacks.get,
+      "four"))), 1, true)
   end)
 
   it("is read once until one of its files changes or another file takes the name", function()

@@ -93,9 +93,9 @@ describe("scaling", function()
     mine.profile = { base = "dgx_h100" }
     local base, based = open "dgx_h100", cluster_profile.open(mine)
     local shares = { attention = 0.1, collectives = 0.2 }
-    assert.is_true(base:step_spread(shares, "bf16", true) > 0)
-    assert.equal(base:step_spread(shares, "bf16", true), based:step_spread(shares, "bf16", true))
-    assert.equal(0.0, cluster_profile.open(mine, fake(half_rate)):step_spread(shares, "bf16", true))
+    assert.is_true(base:step_spread(shares, "bf16", {}) > 0)
+    assert.equal(base:step_spread(shares, "bf16", {}), based:step_spread(shares, "bf16", {}))
+    assert.equal(0.0, cluster_profile.open(mine, fake(half_rate)):step_spread(shares, "bf16", {}))
     local stack = require("ett.operator.stack").get "transformers"
     local function seconds(profile) return profile:operator("rms_norm", rows, "bf16", "forward").seconds end
     assert.equal(seconds(base:with_stack(stack)), seconds(based:with_stack(stack)))

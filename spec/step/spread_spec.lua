@@ -31,8 +31,23 @@ describe("a step's interval", function()
       for _, kind in ipairs { "attention", "collectives", "experts" } do
         square = square + (widths[kind] * shares[kind]) ^ 2
       end
-      assert.equal(math.sqrt(square), profile:step_spread(shares, "bf16", true))
+      assert.equal(math.sqrt(square), profile:step_spread(shares, "bf16", { hopper = true }))
     end
+  end)
+
+  it("is wider on a generation on which no step of the software was compared", function()
+    local widths = in_step.step_spread
+    local function of(cluster, compared)
+      return require("ett.profile.of_cluster").open(require("ett.profile.cluster").get(cluster)):step_spread({}, "bf16",
+        compared)
+    end
+    local function wider(width) return math.sqrt(width ^ 2 + widths.uncompared ^ 2) end
+    assert.near(widths.hopper, of("dgx_h100", { hopper = true, ampere = true }), 1e-12)
+    assert.near(wider(widths.hopper), of("dgx_h100", { ampere = true }), 1e-12)
+    assert.near(wider(widths.blackwell), of("dgx_b200", { hopper = true }), 1e-12)
+    -- The width of a device without published steps covers this for software that was compared on others.
+    assert.near(widths.other, of("mi300x_node", { hopper = true }), 1e-12)
+    assert.near(wider(widths.other), of("mi300x_node", {}), 1e-12)
   end)
 
   it("takes its shares from the lines of the estimate", function()

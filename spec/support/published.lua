@@ -395,6 +395,11 @@ local stacks = {
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
 }
 
+-- Software whose own steps its stack describes. Others have the most similar stack.
+local own_stacks = {}
+for name in pairs(stacks) do own_stacks[name] = true end
+for _, name in ipairs { "fms-fsdp", "nanotron", "torchtune" } do own_stacks[name] = nil end
+
 -- The stack of a framework, or the most similar one by name, device and plan.
 local function stack_name(row)
   local name = row.framework or ""
@@ -607,6 +612,7 @@ function published.stack(row)
     if detail:find("delayed", 1, true) or detail:find("legacy", 1, true) then stack.quantised_products = "dense" end
   end
   stack.attention = attention_of_release(row) or stack.attention
+  if not own_stacks[row.framework] then stack.compared = "none" end
   -- torchtitan gathers in 16 bits with scales of rows (parallelize_llama: enable_float8_tensorwise_tp).
   if (row.precision_detail or ""):find "rowwise" then stack.quantised_gathers = "none" end
   if row.device:find "^TPU7x" then stack.attention = "tokamax" end -- tpu-recipes: use_tokamax_splash

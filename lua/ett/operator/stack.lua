@@ -18,7 +18,7 @@ local flag, factor = { "boolean", default = false }, { "positive", default = 1.0
 --- The fields of a stack. lua/stacks/README.md states their values, defaults and meanings.
 stack_module.fields = {
   name = "string", summary = "string", source = "string",
-  base = "string?", assumed = flag,
+  base = "string?", compared = { "string", default = "none" },
   attention = { "string", default = "cudnn",
     one_of = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton", "splash", "tokamax" } },
   attention_dtype = { "string", default = "bf16", one_of = { "bf16", "fp8" } },
@@ -97,17 +97,32 @@ local shares = { attn = { dense = 1 / 2, experts = 1 / 2 }, mlp = { dense = 5 / 
   moe_router = { dense = 0, experts = 1 / 6 }, moe_preprocess = { dense = 0, experts = 0 } }
 stack_module.graph_parts = schema.keys(shares)
 
---- The modules with CUDA graphs of their own: `graphed`, names joined by other characters. Raises for an unknown name.
----@return table<string, boolean>
-local function graphed_parts(stack)
+-- The set of a field's names, joined by other characters. Raises for a name that is not in the list `known`.
+local function names_of(field, what, text, known)
   local names = {}
-  for name in (stack.graphed or ""):gmatch "[%w_]+" do
-    if not shares[name] then
-      error_module.raise("plan", "graphed: %s", error_module.unknown("part", name, stack_module.graph_parts))
-    end
+  for name in text:gmatch "[%w_]+" do
+    local at = 1
+    while known[at] and known[at] ~= name do at = at + 1 end
+    if not known[at] then error_module.raise("plan", "%s: %s", field, error_module.unknown(what, name, known)) end
     names[name] = true
   end
   return names
+end
+
+-- The modules with CUDA graphs of their own: the set of `graphed`.
+local function graphed_parts(stack)
+  return names_of("graphed", "part", stack.graphed or "", stack_module.graph_parts)
+end
+
+--- Generations of devices with steps that were compared with ett.
+stack_module.generations = { "ampere", "blackwell", "cdna4", "hopper", "tpu" }
+
+--- The generations of devices on which measured steps of a stack's own software were compared with ett.
+---@param stack table? nil: the plan names no software
+---@return table<string, boolean>
+function stack_module.compared_on(stack)
+  local text = stack and stack.compared or "none"
+  return text == "none" and {} or names_of("compared", "generation", text, stack_module.generations)
 end
 
 --- Shares of a layer's launches, and of those of routing, that remain beside graphs of single modules. With a graph of
@@ -130,7 +145,14 @@ local function with_base(name, users, files)
   if users[given.base] then
     error_module.raise("model", "%s: its base '%s' leads back to it", find.label(path), given.base)
   end
-  return merged(with_base(given.base, users, files), given)
+  local whole = merged(with_base(given.base, users, files), given)
+  whole.compared = given.compared -- a stack with a base is other software, or another way of it
+  return whole
+end
+
+local function check_names(stack)
+  graphed_parts(stack)
+  stack_module.compared_on(stack)
 end
 
 local function read(text, files)
@@ -138,12 +160,12 @@ local function read(text, files)
   local stack, path, label = find.described("lua/stacks", name, fields)
   files[name] = path
   if stack.base then stack = schema.check(with_base(name, {}, files), fields, label) end
-  graphed_parts(stack)
+  check_names(stack)
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
   for key, value in pairs(own) do stack[key] = value end
   stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
-  graphed_parts(stack)
+  check_names(stack)
   stack.name = text
   return stack
 end

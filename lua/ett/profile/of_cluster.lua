@@ -470,14 +470,16 @@ end
 --- Half-width, relative to the step, that is added to the interval if times come from kernel tables instead of samples.
 ---@param shares table attention, collectives, experts: shares of the step
 ---@param dtype string
----@param named boolean whether the user named a stack that was compared with measured steps
-function Profile:step_spread(shares, dtype, named)
+---@param compared table<string, boolean> the generations on which steps of the plan's software were compared
+function Profile:step_spread(shares, dtype, compared)
   if self:tables_used() ~= "all" then return 0.0 end
-  local widths = in_step.step_spread
-  local square = (widths[self.cluster.device.generation] or widths.other) ^ 2
+  local widths, generation = in_step.step_spread, self.cluster.device.generation
+  local square = (widths[generation] or widths.other) ^ 2
   for _, kind in ipairs(schema.keys(shares)) do square = square + (widths[kind] * shares[kind]) ^ 2 end
   if dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
-  if not named then square = square + widths.unnamed ^ 2 end
+  -- The width of `other` covers that no step was compared on such a device.
+  local is_known = compared[generation] or not widths[generation] and next(compared) ~= nil
+  if not is_known then square = square + widths.uncompared ^ 2 end
   return math.sqrt(square)
 end
 

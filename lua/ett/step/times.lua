@@ -346,8 +346,8 @@ end
 ---@param p table plan
 function Times:step_spread(shares, p)
   local stack = self.stack or self:for_stack(p.stack).stack
-  local named = stack ~= nil and not stack.assumed
-  return self.profile and self.profile.step_spread and self.profile:step_spread(shares, p.dtype, named) or 0.0
+  return self.profile and self.profile.step_spread
+    and self.profile:step_spread(shares, p.dtype, stacks.compared_on(stack)) or 0.0
 end
 
 --- The same times for another stack, with its kernels and launches.

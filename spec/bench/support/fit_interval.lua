@@ -1,4 +1,5 @@
---- Fits in_step.faster, in_step.slower and step_spread.unnamed on published steps, each estimated without its source.
+--- Fits in_step.faster, in_step.slower and step_spread.uncompared on published steps, each estimated without its
+--- source.
 --
 --   ett run spec/bench/support/fit_interval.lua
 --
@@ -44,11 +45,11 @@ local function rows_of_sources(list)
 end
 
 -- Mean interval score and share of steps inside; every source has the same weight.
-local function score(list, faster, slower, unnamed)
+local function score(list, faster, slower, uncompared)
   local counts, sources = rows_of_sources(list)
   local total, inside = 0.0, 0.0
   for _, s in ipairs(list) do
-    local share = unnamed and math.sqrt(s.share ^ 2 - in_step.step_spread.unnamed ^ 2 + unnamed ^ 2) or s.share
+    local share = uncompared and math.sqrt(s.share ^ 2 - in_step.step_spread.uncompared ^ 2 + uncompared ^ 2) or s.share
     local low = 1 - math.sqrt(s.low ^ 2 + (faster * share) ^ 2)
     local high = 1 + math.sqrt(s.high ^ 2 + (slower * share) ^ 2)
     local outside = math.max(0.0, low - s.ratio, s.ratio - high)
@@ -76,11 +77,12 @@ show(("in use: faster %.2f, slower %.2f"):format(in_step.faster, in_step.slower)
   score(list, in_step.faster, in_step.slower))
 
 list, best = steps(true), math.huge
-local unnamed
+local uncompared
 for value = 0, 50 do
   local own = score(list, in_step.faster, in_step.slower, value / 100)
-  if own < best then best, unnamed = own, value / 100 end
+  if own < best then best, uncompared = own, value / 100 end
 end
-show(("best without a stack: unnamed %.2f"):format(unnamed), score(list, in_step.faster, in_step.slower, unnamed))
-show(("in use: unnamed %.2f"):format(in_step.step_spread.unnamed),
-  score(list, in_step.faster, in_step.slower, in_step.step_spread.unnamed))
+show(("best without a stack: uncompared %.2f"):format(uncompared),
+  score(list, in_step.faster, in_step.slower, uncompared))
+show(("in use: uncompared %.2f"):format(in_step.step_spread.uncompared),
+  score(list, in_step.faster, in_step.slower, in_step.step_spread.uncompared))
