@@ -1603,6 +1603,10 @@ describe("a plan for other trainers", function()
       config.train_micro_batch_size_per_gpu * config.gradient_accumulation_steps * 16)
     assert.same({ 2, true }, { config.zero_optimization.stage, config.zero_optimization.overlap_comm })
     assert.same({ true, false }, { config.bf16.enabled, config.fp16.enabled })
+    local text, staged = export.text("deepspeed", model, clean { seq = 4096, pp = 4, micro_batches = 4, zero = 1,
+      dtype = "fp16", gradient_dtype = "fp16", gradient_all_reduce = true, overlap_gradients = true })
+    assert.is_false(json.decode(text).zero_optimization.overlap_comm)
+    assert.equal("overlap_gradients: DeepSpeed's pipelines reduce gradients after the last backward pass", staged[1])
     local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1,
       dtype = "fp32", optimizer_bytes = 8 })
     assert.same({ "seq = 4096, tp = 8: set by the training script, not by DeepSpeed's configuration" }, left_out)

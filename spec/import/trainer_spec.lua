@@ -504,7 +504,8 @@ describe("a plan as DeepSpeed's JSON", function()
       local plan = { seq = 2048, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
         micro_batch = pick { 1, 2 }, micro_batches = pick { 4, 16 }, dtype = dtype,
         gradient_dtype = pick { dtype, "fp32" }, bucket_bytes = pick { 2e8, 1e9 },
-        overlap_gradients = pick { true, false }, clip_gradients = pick { true, false }, stack = "megatron_deepspeed" }
+        overlap_gradients = pick { true, false } and pp == 1, clip_gradients = pick { true, false },
+        stack = "megatron_deepspeed" }
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
       if zero > 1 then plan.offload_gradients = plan.offload_optimizer end
@@ -608,6 +609,18 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 0, "fp16", "-", false }, of("fp16", nil, { pp = 2 }))
     assert.same({ 0, "fp32", "fp16", false, "DeepSpeed without ZeRO refuses grad_accum_dtype = fp32 with weights in "
       .. "fp16" }, of("fp16", sums))
+  end)
+
+  it("overlaps reductions of gradients only without DeepSpeed's pipelines", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, "fp16": { "enabled": true },
+      "zero_optimization": { "stage": 1, "overlap_comm": true } }]]
+    local function of(pp)
+      local plan, notes = read("ds.json", text, nil, { dp = 8, stack = "gpt_neox", pp = pp })
+      return { plan.overlap_gradients, notes[1] }
+    end
+    assert.same({ true }, of(nil))
+    assert.same({ true }, of(1))
+    assert.same({ false, "overlap_comm: DeepSpeed's pipelines do not overlap reductions" }, of(4))
   end)
 
   it("reduces gradients with DeepSpeed's messages", function()

@@ -45,7 +45,7 @@ function deepspeed.write(_, p, leave_out)
     data_types = { grad_accum_dtype = sum_type(p, leave_out) },
     communication_data_type = p.cp == 1 and message ~= p.dtype and message or nil,
     seq_parallel_communication_data_type = p.cp > 1 and message ~= "fp32" and message or nil,
-    zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients,
+    zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients and p.pp == 1,
       contiguous_gradients = true,
       reduce_scatter = not (p.zero == 3 and p.gradient_all_reduce),
       reduce_bucket_size = math.floor(p.bucket_bytes / (message == "fp32" and 4 or 2)),
@@ -78,6 +78,9 @@ function deepspeed.write(_, p, leave_out)
   if p.offload_gradients ~= (p.zero > 1 and p.offload_optimizer or 0) then
     leave_out("offload_gradients = %g: DeepSpeed moves gradients with the optimizer's states, from stage 2 on",
       p.offload_gradients)
+  end
+  if p.overlap_gradients and p.pp > 1 then -- runtime/pipe/engine.py: enable_backward_allreduce
+    leave_out "overlap_gradients: DeepSpeed's pipelines reduce gradients after the last backward pass"
   end
   if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then
     leave_out("overlap_parameters = %s: DeepSpeed gathers weights during computing at stage 3 only",

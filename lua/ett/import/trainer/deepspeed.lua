@@ -153,7 +153,10 @@ return function(config, given, _, note, assume)
   set_shard(p, config, note)
   set_batches(p, config, given, assume)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
-  p.overlap_gradients = overlaps
+  -- A pipeline reduces gradients after its last backward pass (runtime/pipe/engine.py: enable_backward_allreduce).
+  local pipelined = (given.pp or 1) > 1
+  if pipelined and overlaps then note "overlap_comm: DeepSpeed's pipelines do not overlap reductions" end
+  p.overlap_gradients = overlaps and not pipelined
   if p.zero == 3 then p.overlap_parameters = overlaps end
   local bucket = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
     * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
