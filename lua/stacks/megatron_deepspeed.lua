@@ -10,6 +10,9 @@ return {
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).
   context_bytes = 1.77e9, communicator_bytes = 0.72e9,
+  -- megatron/model: apply_rotary_pos_emb (rotary_pos_embedding.py) and swiglu (transformer.py, ParallelMLP) consist of
+  -- single operators, as in transformers.lua.
+  rope = 6.25, gated_mlp = 1.75,
   keeps_gradients = true, -- BF16_Optimizer
   -- Gradients are flattened, scaled and copied back in 16 bits (engine.py, allreduce_and_copy: 12 bytes each); cast one
   -- by one and concatenated (14); and summed in fp32 to find overflows (10, of which in_step.update_bytes has 8; both
