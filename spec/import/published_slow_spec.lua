@@ -54,6 +54,12 @@ describe("published measured steps", function()
     assert.equal("none", published.stack(by_id.fms_13b_A100).compared)
   end)
 
+  it("of eager torchtitan in 2024 have RMS norms of single operators", function()
+    assert.equal("composite", published.stack(by_id.titan_8b_8_eager_bf16).norm)
+    assert.equal("torch", published.stack { framework = "torchtitan", compile = false, zero = 3, device = "H100",
+      framework_version = "2026" }.norm)
+  end)
+
   it("of InternEvo update the tensors that a rank owns, and broadcast them", function()
     local few = published.plan(by_id["internevo_7b_tp1_z8_512"], "bf16")
     assert.same({ 8, false, "bf16", 2.0 ^ 30 },
