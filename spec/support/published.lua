@@ -620,7 +620,9 @@ function published.stack(row)
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
   -- PyTorch's own RMS norm is one kernel since 2.9 (kernels/norm.lua).
-  if name == "torchtitan_eager" and (row.framework_version or ""):find "2024" then stack.norm = "composite" end
+  if name == "torchtitan_eager" and (row.framework_version or ""):find "^torchtitan .*2024" then
+    stack.norm = "composite"
+  end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
   if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.half_products = false end
   -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).

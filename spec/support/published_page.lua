@@ -44,8 +44,8 @@ memory of the software and were not checked against its code. So the errors abov
 - MaxText rows without a stated policy use full recomputation: its default `remat_policy`. Rows of `minimal` and
   `save_dot_with_context_except_mlp` repeat the operators that these policies do not store, according to MaxText's code.
   With full recomputation, one of them (H200) was 11 % too slow. Rows of `save_qkv_proj` count as full recomputation.
-- Eager steps of torchtitan of 2024 have RMS norms of single operators, as PyTorch had before 2.9. Without them they were
-  5 and 7 % too fast, now they are 6 and 3 % too slow.
+- Eager steps of torchtitan of 2024 have RMS norms of single operators, as PyTorch had before 2.9. With one kernel
+  they were 5 and 7 % too fast, now they are 6 and 3 % too slow.
 - Selective checkpointing of fms-fsdp, and of torchtitan by layer, repeats every second layer. torchtitan's selective
   checkpointing by operator repeats the operators that its code does not store.
 - ZB-1p and ZB-2p rows use the schedules zb_1p and zb_2p, ordered by the estimated times of units. All rows of that

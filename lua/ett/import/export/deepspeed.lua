@@ -79,7 +79,7 @@ function deepspeed.write(_, p, leave_out)
     leave_out("offload_gradients = %g: DeepSpeed moves gradients with the optimizer's states, from stage 2 on",
       p.offload_gradients)
   end
-  if p.overlap_gradients and p.pp > 1 then -- runtime/pipe/engine.py: enable_backward_allreduce
+  if p.overlap_gradients and p.pp > 1 then -- PipelineEngine: enable_backward_allreduce
     leave_out "overlap_gradients: DeepSpeed's pipelines reduce gradients after the last backward pass"
   end
   if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then

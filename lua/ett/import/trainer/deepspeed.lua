@@ -153,7 +153,7 @@ return function(config, given, _, note, assume)
   set_shard(p, config, note)
   set_batches(p, config, given, assume)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
-  -- A pipeline reduces gradients after its last backward pass (runtime/pipe/engine.py: enable_backward_allreduce).
+  -- A pipeline reduces gradients after its last backward pass (PipelineEngine: enable_backward_allreduce).
   local pipelined = (given.pp or 1) > 1
   if pipelined and overlaps then note "overlap_comm: DeepSpeed's pipelines do not overlap reductions" end
   p.overlap_gradients = overlaps and not pipelined
