@@ -92,6 +92,47 @@ local function groups_of(entries)
   return groups
 end
 
+--- Errors of memory in percent, by what was read of it, source and software: every row that states it, of any grade.
+local function memory_groups(entries)
+  local groups, index = {}, {}
+  for _, entry in ipairs(entries) do
+    local row, answer = entry.row, entry.answer
+    if row.memory_bytes and answer and not row.duplicate_of then
+      local kind = row.memory_kind:match "^[%w_]+"
+      local name = ("%s, %s, %s"):format(kind, published.source(row), row.framework)
+      if not index[name] then
+        index[name] = { kind = "memory", name = name, rows = 0, sizes = {}, sum = 0.0, worst_percent = 0.0 }
+        groups[#groups + 1] = index[name]
+      end
+      local g, off = index[name], 100 * (published.memory(row, answer) / published.memory_bytes(row) - 1)
+      g.rows, g.sum, g.sizes[#g.sizes + 1] = g.rows + 1, g.sum + off, math.abs(off)
+      if math.abs(off) >= math.abs(g.worst_percent) then g.worst_percent, g.worst_row = off, row.id end
+    end
+  end
+  for _, g in ipairs(groups) do
+    local sum = 0.0
+    for _, size in ipairs(g.sizes) do sum = sum + size end
+    g.mape_percent, g.bias_percent, g.median_percent = sum / g.rows, g.sum / g.rows, median(g.sizes)
+    g.sum, g.sizes = nil, nil
+  end
+  table.sort(groups, function(a, b) return a.name < b.name end)
+  return groups
+end
+
+--- Rows of measured steps, and those of them whose plan is estimated not to fit, by whether they state recomputation.
+local function unfit(entries)
+  local found = { stated = { rows = 0, ids = {} }, ["not stated"] = { rows = 0, ids = {} } }
+  for _, entry in ipairs(entries) do
+    local row = entry.row
+    if entry.answer and row.step_seconds and not row.duplicate_of then
+      local of = found[row.recompute == "unknown" and "not stated" or "stated"]
+      of.rows = of.rows + 1
+      if not entry.answer.fits then of.ids[#of.ids + 1] = row.id end
+    end
+  end
+  return found
+end
+
 --- Share of pairs more than 2 % apart that are in the measured order, and the loss of the estimated best plan, over
 --- sets of rows that differ in their plan alone.
 local function decisions(entries, pattern)
@@ -131,9 +172,9 @@ local function print_rows(entries)
   for _, entry in ipairs(entries) do
     local row, answer = entry.row, entry.answer
     io.write(json.encode { id = row.id, device = row.device, use = row.use, grade = row.grade,
-      measured = { step_seconds = row.step_seconds, memory_bytes = row.memory_bytes },
+      measured = { step_seconds = row.step_seconds, memory_bytes = row.memory_bytes, memory_kind = row.memory_kind },
       estimated = answer and { step_seconds = answer.step_seconds, low_seconds = answer.low_seconds,
-        high_seconds = answer.high_seconds, memory_bytes = answer.memory_bytes } or nil,
+        high_seconds = answer.high_seconds, memory_bytes = answer.memory_bytes, fits = answer.fits } or nil,
       step_seconds = answer and answer.step_seconds, low_seconds = answer and answer.low_seconds,
       high_seconds = answer and answer.high_seconds, memory_bytes = answer and answer.memory_bytes,
       refused = entry.refused, unknown = published.unknown(row) }, "\n")
@@ -157,6 +198,7 @@ function bench.results(rows)
     f.bound_percent = bounds[group.kind] and bounds[group.kind][group.name]
     results.groups[#results.groups + 1] = f
   end
+  results.memory, results.unfit = memory_groups(entries), unfit(entries)
   results.decisions = { multi = decisions(entries, "^vtrain_multi"), single = decisions(entries, "^vtrain_single") }
   for _, entry in ipairs(entries) do
     if entry.refused and scored(entry.row) then
@@ -176,6 +218,23 @@ local function line(f)
       f.coverage_percent, f.half_width_percent, f.bound_percent and (" <=%g"):format(f.bound_percent) or "") }
 end
 
+--- Rows of the table for memory.
+local function memory_lines(results)
+  local out = {}
+  for _, g in ipairs(results.memory) do
+    local own = { measure = "memory " .. g.name, value = ("%.1f %%"):format(g.mape_percent),
+      target = ("n=%d %+.1f med %.1f worst %+.1f"):format(g.rows, g.bias_percent, g.median_percent, g.worst_percent) }
+    for key, value in pairs(g) do if key ~= "name" and key ~= "kind" then own[key] = value end end
+    out[#out + 1] = own
+  end
+  for _, name in ipairs { "stated", "not stated" } do
+    local own = results.unfit[name]
+    out[#out + 1] = { measure = ("plans that ran but are estimated not to fit, recomputation %s"):format(name),
+      value = #own.ids, target = "n=" .. own.rows, rows = own.rows, ids = own.ids }
+  end
+  return out
+end
+
 function bench.run(opts)
   local rows, why = published.rows()
   if not rows then return { { measure = "published steps", value = "skipped: " .. why } } end
@@ -190,6 +249,7 @@ function bench.run(opts)
     return {}
   end
   for i, f in ipairs(results.groups) do out[i] = line(f) end
+  table.move(memory_lines(results), 1, #results.memory + 2, #out + 1, out)
   for _, name in ipairs { "multi", "single" } do
     local d = results.decisions[name]
     out[#out + 1] = d and { value = ("%.1f %%"):format(d.right_percent),

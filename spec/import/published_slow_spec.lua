@@ -217,9 +217,46 @@ describe("published measured steps", function()
       gpus = 8 }).attention)
   end)
 
+  it("of nanotron end a stage behind the layer that exceeds its share, and state the memory of rank 0", function()
+    local row = by_id["nanotron_1.34B_8n"]
+    assert.same({ 11, 5 }, published.plan(row, "bf16").split) -- the head is as wide as four layers
+    assert.same({ 9, 9, 8, 6 }, published.plan(by_id["nanotron_8.86B_1n"], "bf16").split)
+    assert.is_nil(published.plan(by_id["nanotron_3.57B_64n"], "bf16").split)
+    assert.equal(16.27 * 2 ^ 30, published.memory_bytes(row))
+    local e = published.estimate(row)
+    local first = e.stages[1]
+    assert.equal(first.allocated_bytes + first.fragment_bytes, published.memory(row, e))
+    assert.near(first.parameters * 2, first.cached_bytes, 1) -- 16-bit gradients beside those in fp32
+  end)
+
   it("name the fields that are unknown", function()
     local unknown = published.unknown { recompute = "unknown", zero = 1, micro_batches = 1, dp = 1 }
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)
+  end)
+
+  it("compare memory by what was read, with each group's worst row, and name plans that do not fit", function()
+    local bench = require("ett.base.find").load_file(require("ett.host").root .. "/spec/bench/published.lua")
+    local results = bench.results { by_id["titan_8b_8_eager_bf16"], by_id["korth22_mem_22B_none"],
+      by_id["nanotron_1.34B_8n"], by_id["nanotron_1.34B_1n"], by_id["maxtext_v4_52B_1x192"],
+      by_id["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164"] }
+    local names = {}
+    for i, g in ipairs(results.memory) do names[i] = g.name end
+    assert.same({ "figure, Korthikanti et al. 2022, megatron-lm", "peak, huggingface/nanotron, nanotron",
+      "reserved_peak, pytorch/torchtitan, torchtitan" }, names)
+    local g, sum, size, worst = results.memory[2], 0.0, 0.0, nil
+    for _, id in ipairs { "nanotron_1.34B_8n", "nanotron_1.34B_1n" } do
+      local row = by_id[id]
+      local off = 100 * (published.memory(row, published.estimate(row)) / (row.memory_value * 2 ^ 30) - 1)
+      sum, size = sum + off, size + math.abs(off)
+      if not worst or math.abs(off) > math.abs(worst.off) then worst = { off = off, id = id } end
+    end
+    assert.equal(2, g.rows)
+    assert.near(sum / 2, g.bias_percent, 1e-9)
+    assert.near(size / 2, g.mape_percent, 1e-9)
+    assert.same({ worst.id, worst.off }, { g.worst_row, g.worst_percent })
+    assert.same({ "maxtext_v4_52B_1x192" }, results.unfit.stated.ids)
+    assert.same({ "mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164" }, results.unfit["not stated"].ids)
+    assert.same({ 4, 1 }, { results.unfit.stated.rows, results.unfit["not stated"].rows })
   end)
 
   it("are nearly all estimated, and printed in groups that count duplicates once", function()

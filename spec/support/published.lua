@@ -324,8 +324,22 @@ local function offloaded(row)
   return not (row.device:find "^TPU7x" and stored_outputs(row)) and 1 or nil
 end
 
+-- nanotron ends a stage after the layer that exceeds its share of the products of layers and head (models/base.py,
+-- build_model; models/llama.py, get_block_compute_costs).
+local function by_products(row, pp)
+  local layer, head = 4 * row.heads * row.head_dim + 3 * row.ffn, row.vocab
+  local split, stage, sum = {}, 1, 0
+  for i = 1, pp do split[i] = 0 end
+  for _ = 1, row.layers do
+    split[stage], sum = split[stage] + 1, sum + layer
+    if sum > (row.layers * layer + head) * stage / pp then stage = stage + 1 end
+  end
+  return split
+end
+
 -- Layers of each slice, if the row states more than "uniform".
 local function split_of(row, pp, vp)
+  if row.framework == "nanotron" and pp > 1 then return by_products(row, pp) end
   if row.split and #row.split == pp * vp then
     local split = {}
     for i, layers in ipairs(row.split) do split[i] = integer(layers) end
@@ -629,8 +643,10 @@ function published.stack(row)
   if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
   -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
   -- models/llama.py: TritonRMSNorm; GLUActivation and sharded_cross_entropy consist of single operators.
+  -- FP32GradientAccumulator.backward adds 16-bit gradients to those in fp32 after the whole backward pass
+  -- (optim/gradient_accumulator.py); under ZeRO-0 they also stay in DDP's buckets (trainer.py, _init_model).
   if row.framework == "nanotron" then
-    stack.keeps_outputs, stack.norm = false, "fused"
+    stack.keeps_outputs, stack.norm, stack.keeps_gradients = false, "fused", true
   end
   if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
   -- Experts padded to a capacity are in the graph of their layer.
@@ -703,10 +719,18 @@ function published.estimate(row, as_stated)
   return e
 end
 
+--- The measured bytes of a row. nanotron's "GB" are 2^30 (helpers.py, create_table_log).
+function published.memory_bytes(row)
+  return row.framework == "nanotron" and row.memory_value * 2 ^ 30 or row.memory_bytes
+end
+
 --- The memory of an estimate that corresponds to a row: peak bytes that PyTorch allocated or reserved, bytes that the
 -- device reports as used, or for a figure the states and activations of the layers, without embedding and head.
 function published.memory(row, e)
   if row.memory_kind == "device_used" then return e.memory_bytes end
+  -- nanotron writes the peaks of rank 0, in the first stage (helpers.py, log_throughput). It resets them after the
+  -- passes (logging/base.py, log_memory), so only the reserved memory can exceed the states, as these rows do.
+  if row.framework == "nanotron" then return e.stages[1].allocated_bytes + e.stages[1].fragment_bytes end
   if row.memory_kind == "reserved_peak" then return e.reserved_bytes end
   if row.use ~= "memory" then return e.allocated_bytes end
   local s, h = e.stages[1], e.model.hyper
