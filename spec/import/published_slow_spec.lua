@@ -119,6 +119,8 @@ describe("published measured steps", function()
         published.plan(row, "bf16").gradient_dtype }
     end
     assert.same({ "gpt", "fused_softmax", true, true, "megatron", "fp32" }, of "nemolauncher_5B_1nodes")
+    local launched = published.estimate(by_id.nemolauncher_5B_1nodes)
+    assert.same({ "selective", true }, { launched.plan.recompute, launched.fits })
     assert.same({ "gpt", "flash", true, true, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_20B_64gpu_s2048")
     assert.same({ "gpt", "flash", true, false, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_175B_128gpu_s2048")
     assert.same({ "llama", "flash", false, nil, "native", "bf16" }, of "nemo24.07_pretrain_LLAMA2_7B_8gpu_s4096")
@@ -142,6 +144,9 @@ describe("published measured steps", function()
     assert.same({ "selective", some, true, true, "fused_softmax" }, of "jaxtb_pax_5B_A100_bf16")
     assert.same({ "selective", some, true, true, "flash" }, of "jaxtb_pax_5B_H100_TE_bf16")
     assert.same({ "full", nil, true, true, "flash" }, of "jaxtb_pax_5B_H100_TE_fp8")
+    -- Weights are sharded inside a node, whatever the number of nodes.
+    local node = published.estimate(by_id["dgxc_v24.11.1_paxml-gpt5b_fp8_64gpu_gbs256"])
+    assert.same({ 3, 8, true }, { node.plan.zero, node.plan.shard, node.fits })
     local maxtext = by_id.gpurec_a3ultra_70b_bf16
     assert.is_true(published.plan(maxtext, published.dtype(maxtext)).overlap_parameters)
   end)

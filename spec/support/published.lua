@@ -279,6 +279,9 @@ local function recompute_of(row, unknown)
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
+  -- The launcher's 5B of spring 2023 recomputes the core of attention (gpt3/5b.yaml, activations_checkpoint_granularity).
+  -- The row has the later configuration, without, which needs 134 GB or more of 85.
+  if row.framework == "nemo" and (row.framework_version or ""):find "^launcher" then return "selective" end
   local said = recomputes[row.recompute] or "none"
   -- Paxml's 5B saves products of weights alone (scripts_gpu/configs.py: SAVE_DOT_WITH_NO_BATCH_DIM). Transformer
   -- Engine's quantised products are custom calls, which that policy does not save.
@@ -469,11 +472,15 @@ end
 -- InternEvo's reduce_bucket_size: 2^29 values.
 local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9, internevo = 2.0 ^ 30 }
 
+-- Paxml's 5B shards weights inside a node: ICI_MESH_SHAPE of GPT5B (scripts_gpu/configs.py), and one node of its FSDP
+-- (NVIDIA/dgxc-benchmarking, paxml/configure.sh).
+local function paxml_shards(row) return row.framework == "paxml" and row.zero == nil end
+
 -- Ranks that share optimizer states, where they are fewer than the replicas. MaxText shards inside a slice or a group
 -- of nodes (ici_fsdp_parallelism times dcn_fsdp_parallelism).
 local function shard_of(row, dp, zero)
   local states = zero == 1 and row.framework == "internevo" or zero == 3 and row.framework == "maxtext"
-  local ranks = states and integer(row.shard_ranks) or dp
+  local ranks = states and integer(row.shard_ranks) or paxml_shards(row) and integer(row.gpus_per_node) or dp
   return ranks < dp and dp % ranks == 0 and ranks or nil
 end
 
@@ -503,7 +510,7 @@ function published.plan(row, dtype)
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo, internevo = is_nemo(row), row.framework == "internevo"
-  local zero, tp = integer(row.zero or 0), tensor_ranks(row)
+  local zero, tp = paxml_shards(row) and 3 or integer(row.zero or 0), tensor_ranks(row)
   local shard = shard_of(row, dp, zero)
   local kept = zero == 2 and row.framework == "llm-foundry" -- SHARD_GRAD_OP
   if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
