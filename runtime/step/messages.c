@@ -74,6 +74,12 @@ int ett_messages_whole(const ett_evaluation *e) {
          e->plan->zero >= ETT_ZERO_GRADIENTS;
 }
 
+int ett_messages_whole_gradients(const ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  return ett_messages_whole(e) || (e->program->defers_gradients && p->micro_batches > 1 &&
+                                   p->zero >= ETT_ZERO_GRADIENTS);
+}
+
 int ett_messages_overlaps_replicas(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   return e->program->blocking_reductions && p->overlap_gradients &&
@@ -87,7 +93,7 @@ int ett_messages_overlaps_gradients(const ett_evaluation *e) {
 }
 
 int ett_messages_reduces_every(const ett_evaluation *e) {
-  return e->plan->zero >= ETT_ZERO_GRADIENTS && !ett_messages_whole(e);
+  return e->plan->zero >= ETT_ZERO_GRADIENTS && !ett_messages_whole_gradients(e);
 }
 
 double ett_messages_gathered(const ett_evaluation *e, double trained, double frozen) {

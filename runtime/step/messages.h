@@ -144,6 +144,9 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
  * (whole_stages of the program). Gradients are then reduced after the last one. */
 int ett_messages_whole(const ett_evaluation *e);
 
+/* Whether only the gradients stay whole (defers_gradients), or both. */
+int ett_messages_whole_gradients(const ett_evaluation *e);
+
 /* Whether reduce-scatters overlap nothing (blocking_reductions of the program), and only
  * the messages between replicas overlap the last backward pass. */
 int ett_messages_overlaps_replicas(const ett_evaluation *e);
@@ -151,7 +154,7 @@ int ett_messages_overlaps_replicas(const ett_evaluation *e);
 /* Whether buckets of gradients are reduced while the last backward pass runs. */
 int ett_messages_overlaps_gradients(const ett_evaluation *e);
 
-/* Whether gradients are reduced after each micro-batch: ZeRO-2 and 3. */
+/* Whether gradients are reduced after each micro-batch: ZeRO-2 and 3, unless whole. */
 int ett_messages_reduces_every(const ett_evaluation *e);
 
 /* The part of some weights that is gathered once a step; frozen weights are gathered only

@@ -308,7 +308,7 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_layer_sums *s = &a->sums[v];
   int rank = v % p->pp;
   double share = p->offload_weights * p->weight_bytes;
-  double leaving = ett_messages_whole(e) ? 0 : leaving_gradients(e, s);
+  double leaving = ett_messages_whole_gradients(e) ? 0 : leaving_gradients(e, s);
   double out = p->offload_activations * s->activation_bytes[p->recompute];
   double in = share * arriving_weights(e, s, 0);
   double back = out + share * arriving_weights(e, s, 1);
@@ -583,7 +583,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[rank];
   stage_memory m = {.communicators = communicators_of(e),
-                    .whole_gradients = ett_messages_whole(e)};
+                    .whole_gradients = ett_messages_whole_gradients(e)};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
@@ -600,7 +600,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
           p->weight_bytes +
       s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
-  m.gradient = m.whole_gradients ? whole * p->gradient_bytes : m.reduced;
+  m.gradient = m.reduced;
+  if (m.whole_gradients && whole * p->gradient_bytes > m.reduced)
+    m.gradient = whole * p->gradient_bytes;
   m.separate_gradients = (data > 1 || expert_data > 1) &&
                          (m.whole_gradients ? p->gradient_bytes > p->weight_bytes
                                             : p->zero >= ETT_ZERO_GRADIENTS);
@@ -643,7 +645,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
     double others =
         weights * p->weight_bytes + quantised - m.weight; /* shards of the other ranks */
-    m.temporary += p->reshard && !m.whole_gradients
+    m.temporary += p->reshard && !ett_messages_whole(e)
                        ? smaller(gathered * p->weight_bytes, others)
                        : others;
     m.temporary += copies;

@@ -19,7 +19,7 @@ double ett_update_share(const ett_step_plan *p) {
 static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
   const ett_step_plan *p = e->plan;
   double on_host = p->offload_optimizer * updated;
-  double there = ett_messages_whole(e) ? 0 : p->offload_gradients;
+  double there = ett_messages_whole_gradients(e) ? 0 : p->offload_gradients;
   double moved = (there - p->offload_optimizer) * updated *
                  p->gradient_bytes; /* above 0: gradients return */
   double to = moved < 0 ? -moved : 0;

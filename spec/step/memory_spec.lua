@@ -178,6 +178,30 @@ describe("the memory of an estimate", function()
     assert.equal(3, #rows)
   end)
 
+  it("adds up whole gradients until the last micro-batch if their reduction is deferred", function()
+    local function of(more, stack)
+      local plan = { tp = 1, sequence_parallel = false, dp = 8, zero = 3, micro_batches = 4 }
+      for name, value in pairs(more or {}) do plan[name] = value end
+      return run(plan, stack or "transformers_fsdp")
+    end
+    local deferred, every = of(), of({}, "transformers_fsdp:defers_gradients=false")
+    local s, reduced = deferred.stages[1], every.stages[1]
+    assert.near(4 * s.parameters, s.gradient_bytes, 1)
+    assert.near(4 * s.parameters / 8, reduced.gradient_bytes, 1)
+    assert.near(reduced.gradient_seconds / 4, s.gradient_seconds, 1e-12)
+    assert.is_true(deferred.step_seconds < every.step_seconds)
+    -- Weights are gathered for each pass. A new gradient has 16 bits instead of 32; the largest is of head and norm.
+    assert.near(2 * (128256.0 * h + h), reduced.temporary_bytes - s.temporary_bytes, 1)
+    assert.near(4 * s.parameters / 8, of({ micro_batches = 1 }).stages[1].gradient_bytes, 1)
+    assert.near(4 * s.parameters, of({ zero = 1 }).stages[1].gradient_bytes, 1)
+    -- Gradients of 16 bits are reduced to those of the fp32 shards: on two ranks, to as many bytes.
+    assert.near(2 * s.parameters, of({ gradient_dtype = "bf16" }).stages[1].gradient_bytes, 1)
+    assert.near(2 * s.parameters, of({ gradient_dtype = "bf16", dp = 2 }).stages[1].gradient_bytes, 1)
+    local host = of({ offload_gradients = 1 }).stages[1] -- reduced ones alone move
+    assert.near(4 * s.parameters, host.gradient_bytes, 1)
+    assert.near(4 * s.parameters / 8, host.host_bytes, 1)
+  end)
+
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
       local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }

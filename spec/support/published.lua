@@ -279,8 +279,8 @@ local function recompute_of(row, unknown)
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
-  -- The launcher's 5B of spring 2023 recomputes the core of attention (gpt3/5b.yaml, activations_checkpoint_granularity).
-  -- The row has the later configuration, without, which needs 134 GB or more of 85.
+  -- The launcher's 5B of spring 2023 recomputes the core of attention (activations_checkpoint_granularity of
+  -- gpt3/5b.yaml). The row has the later configuration, without, which needs 134 GB or more of 85.
   if row.framework == "nemo" and (row.framework_version or ""):find "^launcher" then return "selective" end
   local said = recomputes[row.recompute] or "none"
   -- Paxml's 5B saves products of weights alone (scripts_gpu/configs.py: SAVE_DOT_WITH_NO_BATCH_DIM). Transformer
@@ -655,7 +655,8 @@ function published.stack(row)
   if row.framework == "nanotron" then
     stack.keeps_outputs, stack.norm, stack.keeps_gradients = false, "fused", true
   end
-  if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
+  -- Automodel reduces gradients in the last micro-batch unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964).
+  if row.framework == "nemo-automodel" then stack.gated_mlp, stack.defers_gradients = 1.0, true end
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   -- Megatron-Bridge pads dropped experts to their capacity (moe_pad_expert_input_to_capacity).

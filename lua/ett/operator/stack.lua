@@ -63,7 +63,7 @@ stack_module.fields = {
   gathers_biases = flag, joins_heads = flag, one_hot_embedding = flag, repeats_tokens = flag,
   separate_gates = flag,
   one_hot_experts = flag, weighs_activations = flag, half_products = flag, keeps_outputs = flag,
-  gathers_tensors = flag, master_shards = flag, whole_stages = flag,
+  gathers_tensors = flag, master_shards = flag, whole_stages = flag, defers_gradients = flag,
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },
   communicator_bytes = { "nonnegative", default = 0.25e9, most = 1e12 },

@@ -45,6 +45,10 @@ local function sharded(p) return p.zero > 0 and replicated(p) end
 local function stay_whole(p)
   return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).whole_stages
 end
+-- Whether gradients alone do, as ett_messages_whole_gradients tells.
+local function defers_gradients(p)
+  return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
+end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
 local power = { "devices of known power", function(_, context) return context.power end }
@@ -293,6 +297,7 @@ function fields.reads_others(field)
 end
 
 fields.replicated, fields.stay_whole, fields.adam_bytes = replicated, stay_whole, adam_bytes
+fields.defers_gradients = defers_gradients
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, failures =, power = }: booleans

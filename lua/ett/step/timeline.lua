@@ -661,7 +661,7 @@ end
 --- The timeline of an estimate made with units = true.
 function timeline.of(e)
   local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
-    laid = {}, whole = plan_fields.stay_whole(e.plan) }, {}
+    laid = {}, whole = plan_fields.stay_whole(e.plan) or plan_fields.defers_gradients(e.plan) }, {}
   state.stages = slices.stages(e.plan, state.slices)
   for k, lowered in ipairs(e.lowered.parts) do
     local layers = slices.layers(e.plan, lowered.kinds)
