@@ -435,9 +435,9 @@ describe("a user's own operator", function()
       for field, value in pairs { place = "enter", inputs = "hidden", outputs = "ffn" } do
         if layer[field] == nil then layer[field] = value end
       end
-      assert.equal(where .. wanted, message(gemm.linear, { name = "mine", summary = "mine" }, layer))
+      assert.equal(where .. wanted, raised(gemm.linear, { name = "mine", summary = "mine" }, layer))
     end
-    assert.equal(where .. "must be a table of named fields, got nil", message(gemm.linear, { name = "mine" }))
+    assert.equal(where .. "must be a table of named fields, got nil", raised(gemm.linear, { name = "mine" }))
   end)
 
   it("may be a changed copy of another operator, but not the other operator", function()

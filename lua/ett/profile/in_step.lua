@@ -163,9 +163,9 @@ in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 
   collectives = 0.85, experts = 0.42, nvfp4 = 0.06, uncompared = 0.19 }
 
 --- The interval reaches `faster` times the half-width below a step and `slower` times above it: steps of another source
---- are slower than estimated more often than faster. Both are fitted like `uncompared`. Every source counts once, because
---- a user's run is a new source. 88 % of the steps are inside (79 % with equal widths). If the widths are chosen on
---- half of the sources, they score better than equal widths on the other half in 26 of 30 draws.
+--- are slower than estimated more often than faster. Both are fitted like `uncompared`. Every source counts once,
+--- because a user's run is a new source. 88 % of the steps are inside (79 % with equal widths). If the widths are
+--- chosen on half of the sources, they score better than equal widths on the other half in 26 of 30 draws.
 in_step.faster, in_step.slower = 0.8, 1.5
 
 return in_step
