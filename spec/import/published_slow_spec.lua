@@ -80,6 +80,22 @@ describe("published measured steps", function()
     assert.same({ 3, true }, of "mpt_h100_80gb_7b_s2048_n512_mb6_g3072_bf16_10")
   end)
 
+  it("of MaxText drop tokens where notes or fields say so", function()
+    local function capacity(row)
+      local p = published.plan(row, "bf16")
+      return { p.capacity_factor, p.pad_to_capacity }
+    end
+    local row = {}
+    for field, value in pairs(by_id.tpurec_v6e_Mixtral_8x22B_MaxText) do row[field] = value end
+    assert.same({ 1.25, true }, capacity(row))
+    row.notes = nil
+    assert.same({}, capacity(row))
+    row.token_drop, row.capacity_factor = true, 1.5
+    assert.same({ 1.5, true }, capacity(row))
+    row.framework = "nemo"
+    assert.same({}, capacity(row))
+  end)
+
   it("of MaxText shard weights inside a slice or a group of nodes", function()
     for id, ranks in pairs { maxtext_v5e_64B_2x256 = 256, maxtext_v5p_64B_2x64 = 16, gpurec_a3ultra_70b_bf16 = 128,
       ["dgxc_v25.04.02_maxtext-llama3-70b_bf16_2048gpu_gbs4096"] = 128 } do

@@ -497,6 +497,13 @@ local function state_bytes(row)
   return (row.notes or ""):find "8%-bit" and 2 or 4
 end
 
+-- The capacity factor of MaxText's mixtures that drop tokens: mixtral_8x7b_dropped and mixtral_8x22b_dropped of
+-- maxtext_trillium_model_configs.py, 1.25 without sparse_matmul.
+local function capacity_of(row)
+  if row.framework ~= "maxtext" then return nil end
+  return (row.token_drop or (row.notes or ""):find "^dropping") and (row.capacity_factor or 1.25) or nil
+end
+
 --- Plan of a row, and the names of its unknown fields.
 function published.plan(row, dtype)
   local unknown = {}
@@ -544,9 +551,7 @@ function published.plan(row, dtype)
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
-    -- mixtral_8x22b_dropped of maxtext_trillium_model_configs.py: capacity_factor 1.25 without sparse_matmul.
-    capacity_factor = row.framework == "maxtext" and (row.notes or ""):find "^dropping" and 1.25 or nil,
-    pad_to_capacity = row.framework == "maxtext" and (row.notes or ""):find "^dropping" and true or nil,
+    capacity_factor = capacity_of(row), pad_to_capacity = capacity_of(row) and true or nil,
     split = split_of(row, pp, interleaved and vp or 1),
     offload_activations = offloaded(row),
     optimizer_bytes = state_bytes(row),
