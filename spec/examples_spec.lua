@@ -1,12 +1,12 @@
 --- The estimating examples run, and what their comments promise of measured steps holds.
+local command = require "command"
 local find = require "ett.base.find"
 local host = require "ett.host"
 
 local function run(name, words)
   local path = ("%s/examples/%s"):format(host.root, name)
-  local pipe = assert(io.popen(("'%s/bin/ett' run '%s' %s --json 2>&1"):format(host.prefix, path, words or "")))
-  local text = pipe:read "a"
-  assert.is_true(pipe:close(), text)
+  local text, status = command.shell(("'%s/bin/ett' run '%s' %s --json"):format(host.prefix, path, words or ""))
+  assert.equal(0, status, text)
   local value, err = require("ett.json").decode(text)
   assert.is_truthy(value, tostring(err))
   return value
@@ -49,9 +49,8 @@ describe("examples", function()
       local kilobytes = assert(io.open "/proc/self/status"):read("a"):match "VmHWM:%%s*(%%d+)"
       return { thousands = thousands, seconds = estimate.step_seconds, kilobytes = tonumber(kilobytes) }
       ]]):format(host.root)))
-    local pipe = assert(io.popen(("'%s/bin/ett' run '%s' --json"):format(host.prefix, path)))
-    local value = require("ett.json").decode(pipe:read "a")
-    pipe:close()
+    local text = command.shell(("'%s/bin/ett' run '%s' --json"):format(host.prefix, path))
+    local value = require("ett.json").decode(text)
     os.remove(path)
     assert.is_true(value.seconds > 0 and value.thousands > 50)
     assert.is_true(value.thousands < 300, value.thousands .. " thousand")

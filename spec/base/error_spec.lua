@@ -1,3 +1,4 @@
+local command = require "command"
 local error_module = require "ett.base.error"
 
 describe("ett.error", function()
@@ -39,8 +40,7 @@ describe("an executable without the folder of its modules", function()
       folders.write(tree .. "/a.yml", "encoders: 4\n")
       folders.write(tree .. "/s.lua", "require 'ett.yaml'")
       for _, words in ipairs { "predict --config a.yml", "run s.lua" } do
-        local pipe <close> = assert(io.popen(("cd '%s' && bin/ett %s 2>&1"):format(tree, words)))
-        local said = pipe:read "a"
+        local said = command.shell(("cd '%s' && bin/ett %s"):format(tree, words))
         assert.matches("module 'ett.yaml' not found; this tree lacks the folder ", said, 1, true)
         assert.matches("/lib/ett/ett of ett's modules\n$", said)
       end

@@ -1,12 +1,11 @@
 --- The bundled descriptions of users' own layers, against formulas worked out by hand.
+local command = require "command"
 local host = require "ett.host"
 
 --- Totals that `ett run examples/NAME.lua` prints: { flop = {forward, backward}, tx =, rx = }.
 local function totals(name)
-  local pipe = io.popen(("'%s/bin/ett' run '%s/examples/ledger_%s.lua'"):format(host.prefix, host.root, name))
-  local text = pipe:read("a")
-  local ok = pipe:close()
-  assert.is_true(ok)
+  local text, status = command.ett("/", { "run", ("%s/examples/ledger_%s.lua"):format(host.root, name) })
+  assert.equal(0, status, text)
   local found = {}
   for what, forward, backward in text:gmatch("(%w+) +forward +(%S+) +backward +(%S+)") do
     found[what] = { tonumber(forward), tonumber(backward) }
@@ -69,9 +68,8 @@ end)
 
 describe("ett compare", function()
   local function compare(words)
-    local pipe = io.popen(("'%s/bin/ett' compare --model gpt --cluster dgx_h100 --json %s"):format(host.prefix, words))
-    local text = pipe:read("a")
-    assert.is_true(pipe:close())
+    local text, status = command.ett("/", "compare --model gpt --cluster dgx_h100 --json " .. words)
+    assert.equal(0, status, text)
     return require("ett.json").decode(text)
   end
 

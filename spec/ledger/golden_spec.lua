@@ -3,15 +3,8 @@ local json = require "ett.json"
 local host = require "ett.host"
 local folder = os.getenv("ETT_REFERENCE") or "../shared/reference"
 
-local function read(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  return text
-end
-
-local function quote(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+local quote = require("ett.base.shell").quote
+local read = require("ett.io").read
 
 --- Runs `ett ...`: standard output, exit status, standard error.
 local function ett(words)
