@@ -104,8 +104,8 @@ local function from_other(self, op, shape, dtype, pass)
   return scaled
 end
 
--- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, multiplied by
--- the ratio of both passes on the other cluster at the same shape. nil if that cluster lacks one of the passes.
+-- For a pass whose own samples are void (vista's backward attention): the ratio of both passes on the other cluster at
+-- the same shape. The time of the other pass is multiplied by it. nil if that cluster lacks one of the passes.
 local function ratio_of_other(self, op, dtype, pass)
   local other = self.other
   return other and function(shape)

@@ -7,8 +7,8 @@
 -- measured, the arithmetic share of a time is scaled by the ratio of these shares, else by the ratio of the power
 -- limits.
 --
--- A power limit slows only products that need more power. The time of a device with less power than its neighbour is
--- the smooth maximum of its time without a limit and of the energy of its FLOPs over its watts.
+-- A power limit slows only products that need more power. On a device with less power than its neighbour, a product
+-- takes the smooth maximum of two times: its time without a limit, and the energy of its FLOPs over the watts.
 --
 -- The part of a time above the analytic time is spent neither in tensor cores nor on memory. Within a generation it
 -- does not follow their rates; it follows the square root of the instruction rate. The exponent 0.5 had a smaller error

@@ -36,10 +36,10 @@ typedef struct ett_json_job {
   bool flows;
 } ett_json_job;
 
-/* Runs a job. On success (0) part->begin is the offset of the first event
- * (ETT_JSON_NOWHERE if a guess failed) and part->end that of the next event, or
- * ETT_JSON_NOWHERE if the document ended. Damage is recorded in the part. -1 with *err on
- * fatal errors: the source, memory, or a document that is no trace. */
+/* Runs a job. On success (0) part->begin is the offset of the first event, and part->end
+ * that of the event after the last one. ETT_JSON_NOWHERE: a guess failed (begin), the
+ * document ended (end). Damage is recorded in the part. -1 with *err on fatal errors: the
+ * source, memory, or a document that is no trace. */
 int ett_json_read(ett_json_job *job, ett_err *err);
 
 /* The '{' of an element of the outermost array of objects visible between p and end,
