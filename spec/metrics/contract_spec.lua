@@ -131,7 +131,7 @@ describe("the metric files", function()
   it("must return plain data", function()
     local function fault(value)
       local metric = { name = "mine", compute = function() return value end }
-      return tostring(select(2, pcall(metrics.compute, metric, {}))):gsub("^[^:]+:%d+", "")
+      return raised(metrics.compute, metric, {}):gsub("^[^:]+:%d+", "")
     end
     assert.equal(": 'compute' must return a table, got nil", (fault(nil)))
     assert.equal(": 'compute' must return a table, got 7", (fault(7)))
@@ -171,14 +171,14 @@ describe("the metric files", function()
         local metric = require("ett.trace.totals").metric { name = "mine", unit = "us",
           value = function() return value end }
         assert.matches("_spec.lua:%d+: 'value' must return a finite number, or nil if it is unknown, " .. wanted,
-          tostring(select(2, pcall(metrics.compute, metric, view))))
+          raised(metrics.compute, metric, view))
       end
       view:close()
     end)
   end)
 
   it("refuse a library of kernel names with an unknown field, or with a pattern that is none", function()
-    local function fault(library) return tostring(select(2, pcall(comm.add, library))) end
+    local function fault(library) return raised(comm.add, library) end
     assert.matches("unknown field 'paterns'; did you mean 'patterns'%?", fault{ name = "mine", paterns = { "x" } })
     assert.matches("patterns%[2%] must be a Lua pattern, got '%(x'", fault{ name = "mine", patterns = { "x", "(x" } })
     assert.matches("kinds%[1%] must be { PATTERN, KIND }", fault{ name = "mine", patterns = { "x" }, kinds = { "x" } })

@@ -1,6 +1,7 @@
 --- Stacks whose files change another stack.
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
+local raised = require "raised"
 local stacks = require "ett.operator.stack"
 
 describe("a stack with a base", function()
@@ -65,7 +66,7 @@ describe("a stack with a base", function()
   end)
 
   it("is refused if its base leads back to it, is missing, or has a wrong field", function()
-    local function fault(name) return tostring(select(2, pcall(stacks.get, name))) end
+    local function fault(name) return raised(stacks.get, name) end
     write("one", "base = 'two'")
     write("two", "base = 'one'")
     write("self", "base = 'self'")
@@ -92,8 +93,8 @@ it("a stack has fewer launches with CUDA graphs of modules that a layer has, eac
     assert.equal(wanted[3], routing)
   end
   assert.equal(1, (stacks.launches_left(stacks.get "megatron", true)))
-  assert.matches("graphed: unknown part 'atn'; did you mean 'attn'", tostring(select(2, pcall(stacks.get,
-    "megatron:graphed=atn"))), 1, true)
+  assert.matches("graphed: unknown part 'atn'; did you mean 'attn'", raised(stacks.get, "megatron:graphed=atn"),
+    1, true)
 end)
 
 it("the page lists every field of a stack with its values and default", function()

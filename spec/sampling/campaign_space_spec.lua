@@ -305,7 +305,7 @@ describe("an impossible shape", function()
     local row = { mp = 1, b = 4, l = 1024, dim = 2048, moe_num_experts = 8, intermediate_size = 2, top_k = 2 }
     assert.same({ tokens = 4096, hidden = 2048, experts = 8, top_k = 2 }, op.sample_row.shape(row))
     row.top_k = 9
-    assert.matches("top_k must be at most experts", tostring(select(2, pcall(op.sample_row.shape, row))), 1, true)
+    assert.matches("top_k must be at most experts", raised(op.sample_row.shape, row), 1, true)
   end)
 end)
 
@@ -314,10 +314,10 @@ describe("the CPU back end", function()
     local backend = require("ett.base.find").load("samplers", "cpu")
     local rope, attention = operator.get "rope", operator.get "flash_attention"
     local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }
-    assert.matches("rotary_dim must be head_dim = 64, got 16", tostring(select(2, pcall(backend.calls, rope, s,
-      "forward"))), 1, true)
+    assert.matches("rotary_dim must be head_dim = 64, got 16", raised(backend.calls, rope, s, "forward"),
+      1, true)
     s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 16, causal = 1, window = 8 }
-    assert.matches("no sliding window: omit window = 8", tostring(select(2, pcall(backend.calls, attention, s,
-      "forward"))), 1, true)
+    assert.matches("no sliding window: omit window = 8", raised(backend.calls, attention, s, "forward"), 1,
+      true)
   end)
 end)
