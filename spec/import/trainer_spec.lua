@@ -1101,8 +1101,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       assert.matches(wanted, raised(of, "1", more), 1, true)
     end
     assert.matches("per_device_batch_size: 0.5 sequences for each of 4 ranks of dp",
-      select(2, pcall(of, "0.5", "ici_fsdp_parallelism=4")), 1, true)
+      raised(of, "0.5", "ici_fsdp_parallelism=4"), 1, true)
     assert.matches("dp = 6 must be a multiple of the other axes' 4",
-      select(2, pcall(of, "1", "ici_data_parallelism=4", { dp = 6 })), 1, true)
+      raised(of, "1", "ici_data_parallelism=4", { dp = 6 }), 1, true)
   end)
 end)

@@ -2,6 +2,7 @@
 local estimate = require "ett.step.estimate"
 local merged = require "ett.base.merged"
 local model_module = require "ett.model"
+local raised = require "raised"
 
 --- Bytes that one more layer keeps: the difference of two models, so that embedding and head cancel.
 local function layer_bytes(h, plan, arch)
@@ -409,7 +410,7 @@ describe("recompute = half", function()
     assert.is_nil(warned { "linear_qkv", "flash_attention" })
     assert.equal("recompute_keeps: expert_linear1, lm_head, linear_down: no backward pass repeats it",
       warned { "expert_linear1", "linear_qkv", "lm_head", "linear_down" })
-    local function refused(mode, names) return tostring(select(2, pcall(of, mode, names))) end
+    local function refused(mode, names) return raised(of, mode, names) end
     assert.matches("recompute_keeps needs recompute = 'half', got 'full'", refused("full", { "linear_qkv" }))
     assert.matches("unknown operator 'query'", refused("half", { "query" }))
     assert.matches("has the value linear_qkv twice", refused("half", { "linear_qkv", "linear_qkv" }))
