@@ -149,6 +149,14 @@ seq=2048 ...dtype=fp16... stack=megatron... global_batch=32...
 the same step
 flags: ... layouts, by step_seconds
 
+The best plan has the notes of its file.
+$ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --nproc-per-node 2 --frob 1' > flags; ett search --megatron-args flags 2>/dev/null | grep note; ett search --megatron-args flags --devices 4 --global-batch 8 dtype=bf16 2>/dev/null | grep note
+  note: unknown flags, ignored: --frob
+  note: position: learned positions need max_positions; without it their table is not counted
+  note: not in the file: --global-batch-size (one micro-batch for each replica), --nnodes (1), --bf16 and --fp16 (fp32; if another file sets bf16, give dtype=bf16)
+  note: unknown flags, ignored: --frob
+  note: position: learned positions need max_positions; without it their table is not counted
+
 $ ett search --megatron-args nosuch
 ett: nosuch: ...
 ?1
@@ -168,7 +176,7 @@ seq=2048 ...zero=3 global_batch=32 reduce_dtype=bf16...
 # A length in thousands is compared with the power of 2.
 
 $ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8k tp=8 2>/dev/null | grep Ki
-  seq = 8000; 8Ki is 8192
+  note: seq = 8000; 8Ki is 8192
 
 # Dollars come with the price of a device and hour that they follow from; a plan may set another.
 

@@ -179,8 +179,7 @@ local function add_best(lines, s)
   for _, caution in ipairs(require("ett.step.estimate").cautions(e)) do
     lines[#lines + 1] = "  warning: " .. caution
   end
-  local decimals = require("ett.plan.fields").decimals({ e.plan.seq }, e.model.hyper)
-  for _, line in ipairs(decimals) do lines[#lines + 1] = "  " .. line end
+  for _, note in ipairs(e.notes) do lines[#lines + 1] = "  note: " .. note end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes
   if free < memory_error then
     lines[#lines + 1] = ("  %.1f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "

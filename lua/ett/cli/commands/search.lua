@@ -33,12 +33,12 @@ local function of_flags(opts, words)
   local given, vary = fields.split("search", texts)
   given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
   local read = require("ett.import.megatron").read
-  local function run_of(dp)
-    return read(opts.megatron_args, merged(given, { dp = given.dp or dp }), fields.values(hyper),
-      opts.model and fields.model(opts.model, hyper))
+  local function run_of(dp, micro_batch)
+    return read(opts.megatron_args, merged(given, { dp = given.dp or dp, micro_batch = given.micro_batch
+      or micro_batch }), fields.values(hyper), opts.model and fields.model(opts.model, hyper))
   end
-  local p = run_of(1).plan
-  local run = run_of(opts.devices and math.max(1, opts.devices // (p.tp * p.pp * p.cp)))
+  local p = run_of(1).plan -- its micro-batch is only searched, and needs no note if the file lacks it
+  local run = run_of(opts.devices and math.max(1, opts.devices // (p.tp * p.pp * p.cp)), p.micro_batch)
   local plan = {}
   for _, name in ipairs(settled) do plan[name] = run.plan[name] end
   opts.seq, opts.global_batch = nil, nil
