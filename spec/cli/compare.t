@@ -112,7 +112,7 @@ warning: the samples of gelu
   "the samples of gelu
 
 Two launch scripts are two sides, and a file is the plan that sides change: each side is that of `ett predict`.
-$ F='--hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --lr 1'; echo "$F --num-layers 4" > a.sh; echo "$F --num-layers 6 --frob 1 --tensor-model-parallel-size 2" > b.sh; ett compare --megatron-args a.sh --megatron-args b.sh --quiet > s; for f in a b; do ett predict --megatron-args $f.sh --quiet; done | cmp - s; ett compare --megatron-args a.sh --megatron-args b.sh | grep -E '^(model|layers|tp|dp|note)'; ett compare --megatron-args a.sh tp=2 tp=4 --quiet > s; for t in 2 4; do ett predict --megatron-args a.sh tp=$t --quiet; done | cmp - s; ett compare --megatron-args b.sh | grep -E 'ett predict$|devices|^note'
+$ F='--hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --lr 1'; echo "$F --num-layers 4" > a.sh; echo "$F --num-layers 6 --frob 1 --tensor-model-parallel-size 2" > b.sh; ett compare --megatron-args a.sh --megatron-args b.sh --quiet > s; for f in a b; do ett predict --megatron-args $f.sh --quiet; done | cmp - s; ett compare --plan a.sh --plan 'b.sh 1 2' --quiet | cmp - s; ett compare --megatron-args a.sh --megatron-args b.sh | grep -E '^(model|layers|tp|dp|note)'; ett compare --megatron-args a.sh tp=2 tp=4 --quiet > s; for t in 2 4; do ett predict --megatron-args a.sh tp=$t --quiet; done | cmp - s; ett compare --megatron-args b.sh | grep -E 'ett predict$|devices|^note'
 model ... a.sh ... b.sh
 layers ... 4 ... 6
 dp ... 8 ... 4

@@ -25,6 +25,7 @@ end
 describe("ett.import.formats", function()
   it("accepts a file at its option, and names that option elsewhere", function()
     for name, file in pairs(files) do
+      assert.equal(file[1], formats.option(name, file[2]))
       for _, option in ipairs { "--model", "--plan", "--megatron-args", "--config" } do
         local said = message(formats.check, name, file[2], option)
         if option == file[1] then

@@ -14,15 +14,25 @@ function trainer_files.options(many)
   return { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), "
     .. "or a list; or a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes; with --model only the "
     .. "plan", many = many },
-    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText",
-      many = many }
+    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText; or "
+      .. "a file of --megatron-args", many = many }
 end
 
---- Raises if there are two files, or a trainer's plan without a model.
+-- Whether a file is one of those that --megatron-args reads. Words may follow the path of a script.
+local function is_launch(file)
+  local io = require "ett.io"
+  local path = require("lfs").attributes(file, "mode") and file or file:match "%S+" or file
+  local text = io.read(path, 1 << 20)
+  return text ~= nil and require("ett.import.formats").option(path, text) == "--megatron-args"
+end
+
+--- Moves a launch script of --plan to --megatron-args. Raises if there are two files, or a trainer's plan without a
+--- model.
 function trainer_files.check(command, opts)
   if opts.megatron_args and opts.plan then
     error_module.raise("usage", "%s: give --megatron-args or --plan, not both", command)
   end
+  if opts.plan and is_launch(opts.plan) then opts.megatron_args, opts.plan = opts.plan, nil end
   if opts.plan and not opts.model then
     error_module.raise("usage", "%s: --plan needs --model: the file does not describe the model", command)
   end
@@ -112,10 +122,13 @@ function trainer_files.swept(opts, plan, over, fixed, hyper)
 end
 
 --- The files of options that are given several times: { megatron_args = } or { plan = }, each with the model.
-function trainer_files.list(opts)
+function trainer_files.list(command, opts)
   local list = {}
   for _, option in ipairs { "megatron_args", "plan" } do
-    for _, file in ipairs(opts[option] or {}) do list[#list + 1] = { model = opts.model, [option] = file } end
+    for _, file in ipairs(opts[option] or {}) do
+      list[#list + 1] = { model = opts.model, [option] = file }
+      trainer_files.check(command, list[#list])
+    end
   end
   return list
 end

@@ -1,5 +1,5 @@
---- Which program's configuration a file is, and the option of `ett predict` that reads it. For messages about a file
---- that was given to another option.
+--- Which program's configuration a file is, and the option of `ett predict` that reads it: for launch scripts given to
+--- --plan, and for messages about a file that was given to another option.
 local error_module = require "ett.base.error"
 local overrides = require "ett.import.trainer.overrides"
 
@@ -38,19 +38,26 @@ local kinds = {
   { "a Python program", nil, function(path) return path:find "%.py$" end },
 }
 
+-- The kind of a file: its name and its option; nil if no words decide.
+local function kind_of(path, text)
+  for _, kind in ipairs(kinds) do
+    local name, option, is = table.unpack(kind, 1, 3)
+    if is(path, text) then return name, option end
+  end
+end
+
+--- The option of `ett predict` that reads a file; nil if its words do not decide.
+function formats.option(path, text) return (select(2, kind_of(path, text))) end
+
 --- Raises if a file is of a kind that another option reads.
 ---@param path string
 ---@param text string its content
 ---@param option string the option to which it was given
 function formats.check(path, text, option)
-  for _, kind in ipairs(kinds) do
-    local name, own, is = table.unpack(kind)
-    if is(path, text) then
-      if own == option then return end
-      error_module.raise("format", "this is %s; %s", name, own and ("`ett predict` reads it with %s"):format(own)
-        or "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script")
-    end
-  end
+  local name, own = kind_of(path, text)
+  if not name or own == option then return end
+  error_module.raise("format", "this is %s; %s", name, own and ("`ett predict` reads it with %s"):format(own)
+    or "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script")
 end
 
 return formats

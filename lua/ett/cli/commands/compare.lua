@@ -85,7 +85,6 @@ local function subjects(opts, words)
     local texts, model = fields.subject("compare", opts, words)
     return function(_, own) return model, merged(fields.values(texts), own) end
   end
-  if opts.plan and not opts.model then trainer_files.check("compare", { plan = true }) end
   local texts, hyper = trainer_files.sort("compare", opts, options.words(words, "compare"))
   local plan, values = fields.values(texts), fields.values(hyper)
   return function(file, own) return trainer_files.read(file, merged(plan, own), values) end
@@ -152,7 +151,7 @@ return {
   run = function(opts, words)
     fields.one_cluster("compare", opts.cluster)
     local sides, others = sides_of(words)
-    local files = trainer_files.list(opts)
+    local files = trainer_files.list("compare", opts)
     if #sides > 0 or #files > 1 then return compare_sides(opts, sides, files, others) end
     local model, plan = subjects(opts, words)(files[1])
     local result = require("ett.search.views").new { model = model, plan = plan,

@@ -9,8 +9,8 @@ local megatron_option, plan_option = trainer_files.options()
 
 --- The model, the plan and the swept fields of the words, and of the file if one is given.
 local function subject(opts, words)
-  local has_file = opts.megatron_args or opts.plan
   trainer_files.check("sweep", opts)
+  local has_file = opts.megatron_args or opts.plan
   local texts, hyper
   if has_file then
     texts, hyper = trainer_files.sort("sweep", opts, options.words(words, "sweep"))
