@@ -136,3 +136,9 @@ ett: compare: --plan needs --model: the file does not describe the model
 ett: compare: two files are two sides: give no others, got 'tp=1'
 ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3
 ?2
+
+$ W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2 recompute=full'; for m in block uniform; do ett compare $W recompute_layers=2 recompute_method=$m | grep -c 'repeat every layer'; done; ett compare $W | grep -c 'repeat every layer'
+1
+0
+0
+?1

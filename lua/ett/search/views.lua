@@ -176,6 +176,9 @@ local function reasons(s, p, views, settings)
   end
   if p.recompute == "full" then
     add(nil, "recompute: the FLOP of the ledger include the repeated forward pass, those of the other views do not")
+    if p.recompute_layers and p.recompute_method ~= "uniform" then
+      add(nil, "recompute: the ledger and the simple model repeat every layer, ett predict those of recompute_layers")
+    end
   end
   if p.cp > 1 then
     add(a.other_traffic_seconds - c.other_traffic_seconds, "context parallelism (%d): the ledger gathers keys and "
