@@ -166,6 +166,29 @@ describe("clusters of unlike nodes", function()
   end)
 end)
 
+describe("files of parts and of a base", function()
+  it("lie beside the file of the cluster", function()
+    local folders = require "ett.base.folder"
+    local folder = folders.temporary()
+    finally(function() os.execute(("rm -r '%s'"):format(folder)) end)
+    for name, device in pairs { new = "h100_sxm", old = "a100_sxm" } do
+      folders.write(("%s/%s.lua"):format(folder, name), ([[return { name = %q, summary = "s", source = "spec",
+        device = %q, gpus_per_node = 8, links = { intra = { bandwidth = 2e11, source = "spec" } } }]]):format(name,
+        device))
+    end
+    folders.write(folder .. "/both.lua", [[return { name = "both", summary = "s", source = "spec",
+      parts = { { cluster = "new.lua", nodes = 1 }, { cluster = "./old.lua", nodes = 1 } },
+      links = { inter = { bandwidth_per_gpu = 1e10, bandwidth_per_node = 8e10, source = "spec" } } }]])
+    local names = {}
+    for i, part in ipairs(cluster_module.get(folder .. "/both.lua").parts) do names[i] = part.name end
+    assert.same({ "new", "old" }, names)
+    folders.write(folder .. "/like.lua", [[return { name = "like", summary = "s", source = "spec", device = "v100",
+      gpus_per_node = 1, links = {}, profile = { base = "old.lua" } }]])
+    local like = require("ett.profile.of_cluster").open(cluster_module.get(folder .. "/like.lua"))
+    assert.equal("old", like:operator("gelu", { tokens = 4096, width = 4096 }, "fp16", "forward").scaled_from)
+  end)
+end)
+
 describe("faults of clusters of unlike nodes", function()
   local function refusal(list, more) return raised(cluster_module.get, both(list, more)) end
   local other = cluster_parts.kind("other", 1e14, 1e12, 80e9, 1e10)

@@ -189,7 +189,7 @@ function cluster_curves.add(name, run, given)
     error_module.raise("usage", "%s has a curve of %s over %d ranks already; --replace replaces it", path,
       run.kind, run.ranks)
   end
-  cluster_module.check(wanted, find.label(path))
+  cluster_module.check(wanted, find.label(path), path)
   local text = error_module.must(require("ett.io").read(path, 1 << 20))
   local new = edited(text, run, place)
   local fine = new and folder.within(function(temporary)

@@ -83,7 +83,8 @@ end
 local checked = setmetatable({}, { __mode = "k" }) -- clusters whose device has its methods, and whose tiers have rates
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
-function cluster_module.check(given, label)
+---@param path string? of the file
+function cluster_module.check(given, label, path)
   local links = type(given) == "table" and type(given.links) == "table" and given.links or {}
   for _, name in ipairs(schema.keys(links)) do
     if error_module.suggestion(name, { "inter", "intra" }) == "" then
@@ -95,7 +96,7 @@ function cluster_module.check(given, label)
     if clean.power and clean.power.device_watts then
       error_module.raise("model", "%s: power: 'device_watts' belongs to the clusters of the parts", label)
     end
-    parts.check(clean, cluster_module.get, label)
+    parts.check(clean, function(part) return cluster_module.get(part, path) end, label)
     clean.price_source = clean.price_source or "of the parts"
     checked[clean] = true
     return clean
@@ -124,13 +125,15 @@ end
 
 --- A cluster by name, by path of a file ("mine.lua"), or as a table.
 ---@param source string|table
-function cluster_module.get(source)
+---@param from string? path of the cluster file that names it: other paths are relative to its folder
+function cluster_module.get(source, from)
   schema.argument(source, "cluster", "ett.cluster.get", "source")
   if checked[source] then return source end
   if type(source) == "table" then return cluster_module.check(source, "cluster") end
   local value, path
   local lfs = require "lfs"
   if source:match("%.lua$") or source:match("/") then
+    if from and source:sub(1, 1) ~= "/" then source = (from:match "^.*/" or "") .. source end
     if lfs.attributes(source, "mode") == "directory" then source = source:gsub("/+$", "") .. "/init.lua" end
     local file, why = io.open(source, "r")
     if not file then error_module.raise("io", "cannot read cluster file %s", tostring(why)) end
@@ -142,7 +145,7 @@ function cluster_module.get(source)
     end
     value, path = find.load("clusters", source)
   end
-  local clean = cluster_module.check(value, find.label(path))
+  local clean = cluster_module.check(value, find.label(path), path)
   clean.path = path
   clean.folder = path:match("^(.*)/init%.lua$")
   checked[clean] = true

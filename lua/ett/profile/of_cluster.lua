@@ -553,7 +553,7 @@ function cluster_profile.open(cluster, own, users)
     device_times = not by_device and tables or nil,
     tables = by_device and tables or nil,
     other = other and cluster_profile.open(error_module.wrap(("cluster %s: profile"):format(cluster.name),
-      cluster_module.get, other), nil, users) or nil }, Profile)
+      cluster_module.get, other, cluster.path), nil, users) or nil }, Profile)
 end
 
 return cluster_profile
