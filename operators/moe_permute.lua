@@ -6,7 +6,8 @@ local width = require("ett.operator.memory").width
 local op = { name = "moe_permute", family = "router", gathers = true,
   summary = "copies of tokens in the order of their experts" }
 
--- slots, seq: of a one-hot mask (shapes.mask). repeated: 1 if tokens are repeated before their copies are gathered.
+-- slots, seq: places and tokens of a one-hot mask (shapes.mask). repeated: 1 if tokens are repeated before their copies
+-- are gathered.
 op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?",
   repeated = "natural?" }
 

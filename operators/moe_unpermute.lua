@@ -6,7 +6,7 @@ local width = require("ett.operator.memory").width
 local op = { name = "moe_unpermute", family = "router", gathers = true,
   summary = "weighted sum of experts' outputs, by token" }
 
--- slots, seq: of a one-hot mask (shapes.mask)
+-- slots, seq: places and tokens of a one-hot mask (shapes.mask)
 op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?" }
 
 function op.shape(c)

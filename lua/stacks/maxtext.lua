@@ -11,7 +11,7 @@ return {
   repeats_tokens = true, -- layers/moe.py, permute; AI-Hypercomputer/maxtext#4913
   joins_heads = true, -- layers/attention_mla.py: split and concatenate
   gathers_biases = true, -- layers/moe.py, transform_bias
-  one_hot_experts = true, -- layers/moe.py, dense_matmul with a capacity_factor: einsums with masks BSEC
+  one_hot_experts = "sequence", -- layers/moe.py, dense_matmul with a capacity_factor: einsums with masks BSEC
   splits_stream = true, -- configs/base.yml, logical_axis_rules: activation_embed over tensor (000e935, 003b416)
   discards_attention = true, -- JAX's policies store what they name, and recompute all else
   stops_early = true, -- XLA removes the unused operations of a recomputed layer

@@ -13,6 +13,8 @@ return {
   -- megatron/model: apply_rotary_pos_emb (rotary_pos_embedding.py) and swiglu (transformer.py, ParallelMLP) consist of
   -- single operators, as in transformers.lua.
   rope = 6.25, gated_mlp = 1.75,
+  -- moe/sharded_moe.py, MOELayer.forward: einsums with masks SEC of all tokens of a rank; without Tutel.
+  one_hot_experts = "micro_batch",
   keeps_gradients = true, -- BF16_Optimizer
   -- Gradients are flattened, scaled and copied back in 16 bits (engine.py, allreduce_and_copy: 12 bytes each); cast one
   -- by one and concatenated (14); and summed in fp32 to find overflows (10, of which in_step.update_bytes has 8; both

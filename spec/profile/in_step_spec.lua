@@ -457,7 +457,7 @@ describe("kernels in a step", function()
         recompute = "none" } }.operators) do lines[line.name] = line.seconds end
       return lines
     end
-    local free, padded, other = of("maxtext", false), of("maxtext", true), of("maxtext:one_hot_experts=false", true)
+    local free, padded, other = of("maxtext", false), of("maxtext", true), of("maxtext:one_hot_experts=none", true)
     -- Four sequences of 4096 tokens with 10240 places: two products of the tokens, three of the outputs, in two layers.
     local function products(m, n, k)
       return seconds(devices.get "tpu_v6e", "linear_up", { tokens = 4 * m, in_features = k, out_features = n }, "bf16",
@@ -467,6 +467,14 @@ describe("kernels in a step", function()
     assert.near(1, 2 * (there + back) / padded.moe_permute, 1e-9)
     assert.near(1, 2 * (back + there + products(4096, 10240, 2048)) / padded.moe_unpermute, 1e-9)
     assert.equal(free.moe_permute, other.moe_permute)
+    -- One mask of all 16384 tokens, as in DeepSpeed, has four times the work.
+    local whole = of("maxtext:one_hot_experts=micro_batch", true)
+    local function one(m, n, k)
+      return seconds(devices.get "tpu_v6e", "linear_up", { tokens = m, in_features = k, out_features = n }, "bf16",
+        "forward", stack_module.get "maxtext")
+    end
+    assert.near(1, 2 * (one(40960, 2048, 16384) + one(16384, 2048, 40960)) / whole.moe_permute, 1e-9)
+    assert.near(4, whole.moe_unpermute / padded.moe_unpermute, 0.3)
     -- Experts compute their whole capacity, without tiles that two experts share and without Megablox's sums.
     assert.is_true(other.expert_linear1 > 1.15 * free.expert_linear1)
     assert.is_true(padded.expert_linear1 < 0.9 * other.expert_linear1)

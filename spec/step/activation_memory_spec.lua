@@ -329,9 +329,11 @@ describe("one-hot masks of experts with a fixed capacity", function()
       return layer_bytes(h, { seq = 1024, micro_batch = 2, micro_batches = 1, recompute = recompute, stack = stack,
         capacity_factor = padded and 1.25 or nil, pad_to_capacity = padded or nil }, "mixtral")
     end
-    local indices = "maxtext:one_hot_experts=false"
+    local indices = "maxtext:one_hot_experts=none"
     -- 2560 places for 2 sequences of 1024 tokens.
     assert.equal(2 * 2.0 * 2 * 1024 * 2560, of("maxtext", "none", true) - of(indices, "none", true))
+    assert.equal(2 * 2.0 * 2 * 1024 * 5120, of("maxtext:one_hot_experts=micro_batch", "none", true)
+      - of(indices, "none", true))
     assert.equal(0, of("maxtext", "full", true) - of(indices, "full", true))
     assert.equal(0, of("maxtext", "none", false) - of(indices, "none", false))
   end)

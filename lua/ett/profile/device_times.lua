@@ -384,9 +384,9 @@ end
 -- Products with the one-hot masks that move tokens to experts of a fixed capacity and back. Backward, the second one
 -- also gives the gradient of the mask, which holds the router's weights.
 local function one_hot(self, op, shape, pass)
-  local sequences = shape.tokens / shape.seq
+  local masks = shape.tokens / shape.seq
   local function masked(m, n, k)
-    return product(self, "bf16", { batch = 1, m = sequences * m, n = n, k = k, misaligned = 0.0 }) or false
+    return product(self, "bf16", { batch = 1, m = masks * m, n = n, k = k, misaligned = 0.0 }) or false
   end
   local seq, slots, hidden = shape.seq, shape.slots, shape.hidden
   local to_experts = (op.name == "moe_permute") == (pass == "forward")

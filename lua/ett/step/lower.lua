@@ -1057,7 +1057,8 @@ local function items_of(model, p, times)
   local layers, items, software = frozen.layers(model.layers, p), {}, software_of(times)
   c.cp_method = fields.context_method(p, software)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
-  c.mask_capacity = software.one_hot_experts and p.pad_to_capacity and p.capacity_factor or nil
+  c.mask_capacity = software.one_hot_experts ~= "none" and p.pad_to_capacity and p.capacity_factor or nil
+  c.mask_sequences = software.one_hot_experts == "micro_batch" and p.micro_batch or 1
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
   for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates" } do
     c[name] = software[name] or nil
