@@ -143,6 +143,21 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of PyTorch's memory-efficient attention with a mask take the measured times, with any mask", function()
+    local stack = setmetatable({ attention = "efficient" }, { __index = stack_module.get "plain" })
+    local function milliseconds(heads, seq, pass, causal, window)
+      return 1e3 * seconds(devices.get "a100_sxm", "flash_attention", { batch = heads // 16, heads = 16, kv_heads = 16,
+        seq_q = seq, seq_k = seq, head_dim = 128, causal = causal, window = window }, "bf16", pass, stack)
+    end
+    assert.near(49.8, milliseconds(160, 8096, "forward", 1), 0.05 * 49.8) -- facebookresearch/xformers#389
+    assert.near(56.5, milliseconds(160, 4096, "backward", 1), 0.1 * 56.5) -- #557
+    assert.near(93.6, milliseconds(320, 4096, "backward", 1), 0.1 * 93.6)
+    for _, pass in ipairs { "forward", "backward" } do
+      assert.equal(milliseconds(160, 4096, pass, 0), milliseconds(160, 4096, pass, 1))
+      assert.equal(milliseconds(160, 4096, pass, 0), milliseconds(160, 4096, pass, 1, 512))
+    end
+  end)
+
   it("of AITER reach the rates that were measured on AMD, and PyTorch's kernels on AMD are slower", function()
     local function rate(device, kernel, seq, pass, batch, heads, kv_heads)
       local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })

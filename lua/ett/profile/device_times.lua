@@ -289,6 +289,8 @@ local function attention(self, op, shape, pass)
   end
   local own = splash_attention(self, op, shape, pass, x)
   if own then return own end
+  -- Explicit masks: in_step.attention.
+  if self.stack.attention == "efficient" then x.causal, x.window = 0, 0 end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
   local law = x.blocks and x.window == 0 and training.by_blocks or training.seconds
