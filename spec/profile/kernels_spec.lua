@@ -995,7 +995,7 @@ describe("a stack", function()
     end
   end)
 
-  it("with stops_early recomputes the sums over tensor ranks but the last one, also in what the links carry", function()
+  it("with stops_early recomputes the sums over tensor ranks but the last one", function()
     local function sums(stops, recompute)
       local e = under("fsdp_eager", { stops_early = stops, graphs = true }, dense, { seq = 4096, micro_batches = 2,
         tp = 4, dp = 2, recompute = recompute })

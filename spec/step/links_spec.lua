@@ -192,6 +192,18 @@ end
 describe("a step on its links", function()
   local layer = { { place = "middle", count = 4, uses = { 1 } } }
 
+  it("carries none of the messages that recomputation leaves out", function()
+    local kinds = { { place = "middle", count = 4, uses = { 1, 1 } } }
+    local function step(recompute, backward)
+      return evaluate({ dp = 2, micro_batches = 1, overlap_gradients = true, bucket_bytes = 2000,
+        recompute = recompute }, kinds, { { forward = { 1 }, backward = { backward }, dense_parameters = 1000 },
+        { kind = "collective", forward = { 4 }, lanes = "network", never_again = true } },
+        { all_reduce = function(bytes) return bytes / 1000 end }).step_seconds
+    end
+    -- The backward pass of 3 s a layer, of which 1 s is repeated, has the links for the gradients alone.
+    assert.equal(step("none", 3), step("full", 2))
+  end)
+
   it("has closed forms equal to the event engine if each link carries one kind of transfer", function()
     local random, reductions = generator(4), 0
     for _ = 1, 150 do
