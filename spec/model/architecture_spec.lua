@@ -308,6 +308,8 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
   it("is refused for a wrong result, with file and line", function()
     assert.equal("mine.lua:2: layer 1 (block): entry 1: unknown field 'tiems'; did you mean 'times'?",
       raised(built, "{ op = 'gelu', tiems = 2 }"))
+    assert.equal("mine.lua:2: layer 1 (block): entry 2: 'optimizer' updates weights and belongs to no layer; an "
+      .. "estimate adds it", raised(built, "'gelu', 'optimizer'"))
     assert.matches("entry 1: field 'times' must be .*65536", (raised(built, "{ op = 'gelu', times = 2e12 }")))
     assert.equal("mine.lua: unknown field 'shcema'; did you mean 'schema'?", raised(built, "'gelu'", "shcema = {},"))
     assert.equal("mine.lua: schema: unknown kind 'cont' of field 'n'; did you mean 'count'?",

@@ -94,7 +94,9 @@ local function check_entry(entry, rules, path)
   if entry.op ~= nil then
     schema.check(entry, entry_fields)
     check_beside(entry.op, path)
-    operator.get(entry.op)
+    if operator.get(entry.op).family == "optimizer" then
+      error_module.raise("model", "'%s' updates weights and belongs to no layer; an estimate adds it", entry.op)
+    end
   else
     collective.check_entry(entry)
   end
@@ -219,7 +221,7 @@ end
 
 -- Whether a user's operator with a backward pass does not state its stored bytes.
 local function stores_nothing(op)
-  return not (op.activation_bytes or op.family == "optimizer" or find.is_installed(op.path)) and #op.passes > 1
+  return not (op.activation_bytes or find.is_installed(op.path)) and #op.passes > 1
 end
 
 --- The notes that the layers' operators declare about their times, each note once, and notes of operators without
