@@ -1,4 +1,5 @@
 --- Values that earlier versions answered: each is refused with the sentence given here.
+local lfs = require "lfs"
 local refusal = require "refusal"
 local folders = require "ett.base.folder"
 local refused, write = refusal.refused, refusal.write
@@ -189,7 +190,6 @@ end)
 
 describe("a refused campaign", function()
   if not require("needs").cpu("ett sample", _ENV) then return end
-  local lfs = require "lfs"
   local function campaign(more, shape)
     write("c.lua", ('return { name = "c", visits = 1, cold_bytes = 1 << 20, '
       .. '%s samples = { { operator = "own", shapes = { n = %d } } } }')
@@ -344,7 +344,11 @@ describe("a cluster file", function()
     cluster("a", { profile = "profile = { base = './b.lua' }," })
     cluster("b", { profile = "profile = { base = './b.lua' }," })
     local began = os.time()
-    refused(run, "cluster b: profile: base and borrow form a cycle: a.lua -> ./b.lua -> ./b.lua")
+    refused(run, "cluster b: profile: base and borrow form a cycle: a.lua -> b.lua -> b.lua")
+    lfs.mkdir(refusal.folder .. "/d") -- another path of the same file at each step
+    finally(function() lfs.rmdir(refusal.folder .. "/d") end)
+    cluster("a", { profile = "profile = { base = 'd/../a.lua' }," })
+    refused(run, "cluster a: profile: base and borrow form a cycle: a.lua -> d/../a.lua")
     assert.is_true(os.time() - began < 5)
   end)
 

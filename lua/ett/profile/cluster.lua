@@ -133,7 +133,7 @@ function cluster_module.get(source, from)
   local value, path
   local lfs = require "lfs"
   if source:match("%.lua$") or source:match("/") then
-    if from and source:sub(1, 1) ~= "/" then source = (from:match "^.*/" or "") .. source end
+    if from and source:sub(1, 1) ~= "/" then source = (from:match "^.*/" or "") .. source:gsub("^%./+", "") end
     if lfs.attributes(source, "mode") == "directory" then source = source:gsub("/+$", "") .. "/init.lua" end
     local file, why = io.open(source, "r")
     if not file then error_module.raise("io", "cannot read cluster file %s", tostring(why)) end

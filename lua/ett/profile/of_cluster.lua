@@ -510,23 +510,25 @@ end
 --- The same profile with products at the rate of their tables; nil if its times come from samples.
 function Profile:at_burst() return self:with_tables(function(tables) return tables:at_burst() end) end
 
--- The list of clusters with one more; raises an error if the list already holds that cluster.
+-- The clusters `users` with one more; raises an error if it is one of them.
 local function with_user(cluster, users)
-  local list, id = table.move(users or {}, 1, #(users or {}), 1, {}), cluster.path or cluster.name
-  for _, user in ipairs(list) do
-    if user == id then
-      error_module.raise("model", "cluster %s: profile: base and borrow form a cycle: %s -> %s", cluster.name,
-        table.concat(list, " -> "), id)
-    end
+  users = users or { names = {}, seen = {} }
+  local id = cluster.path or cluster.name
+  local file = cluster.path and require("lfs").attributes(id)
+  local key = file and file.dev .. ":" .. file.ino or id
+  users.names[#users.names + 1] = id
+  if users.seen[key] then
+    error_module.raise("model", "cluster %s: profile: base and borrow form a cycle: %s", cluster.name,
+      table.concat(users.names, " -> "))
   end
-  list[#list + 1] = id
-  return list
+  users.seen[key] = true
+  return users
 end
 
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
 ---@param own table? a profile that replaces the one named in the cluster file
----@param users string[]? clusters whose base or borrow led to this one
+---@param users table? clusters whose base or borrow led to this one
 function cluster_profile.open(cluster, own, users)
   require("ett.profile.network.parts").refuse(cluster, "a profile")
   local said = cluster.profile
