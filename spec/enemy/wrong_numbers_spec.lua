@@ -275,6 +275,8 @@ describe("a cluster file", function()
     ["a.lua: device: power: 'idle_watts' must be at most the device's limit of 400 W, got 40000"] =
       { device = "power_watts = 400, power = { idle_watts = 40000, compute_watts = 1, memory_watts = 1, "
         .. "source = 'x' }" },
+    ["a.lua: device: field 'power_watts' must be at least 5, got 0.7"] = { device = "power_watts = 0.7" }, -- kilowatts
+    ["a.lua: device: field 'l2_bytes' must be at least 100000, got 50"] = { device = "l2_bytes = 50" }, -- megabytes
     ["a.lua: device: field 'power_limit_watts' must be at most 1000000, got 1e+300"] =
       { device = "power_limit_watts = 1e300" },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },

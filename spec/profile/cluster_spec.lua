@@ -384,7 +384,8 @@ describe("a user's cluster", function()
     assert.is_true(1.1 < ratio and ratio < (700 / 500) ^ require("ett.profile.in_step").power_exponent, ratio)
     assert.equal("cluster: power: 'device_watts' belongs to the clusters of the parts", raised(cluster_module.get,
       { name = "two", summary = "two", source = "spec", parts = { { cluster = "dgx_h100", nodes = 1 },
-        { cluster = "dgx_a100", nodes = 1 } }, links = valid().links, power = { device_watts = 1, source = "spec" } }))
+        { cluster = "dgx_a100", nodes = 1 } }, links = valid().links,
+        power = { device_watts = 100, source = "spec" } }))
   end)
 
   it("is refused for an invalid curve", function()

@@ -26,7 +26,7 @@ local fields = {
     memory_bandwidth = { "positive", optional = true, least = 1e6, most = 1e15, unit = "bytes/s" },
     memory_bytes = { "positive", optional = true, most = 1e15 }, name = "string?", source = "string" } },
   power = { "table", optional = true, fields = { node_watts = { "nonnegative", optional = true, most = 1e7 },
-    device_watts = { "positive", optional = true, least = 1e-3, most = 1e6 },
+    device_watts = { "positive", optional = true, least = 5, most = 1e6 },
     pue = { "positive", optional = true, least = 1, most = 10 },
     grams_co2_per_kwh = { "nonnegative", optional = true, most = 1e4 }, source = "string" } },
   device = { "text_or_table", optional = true, fields = devices.fields }, parts = { "list", optional = true },
