@@ -65,6 +65,8 @@ describe("ett.schema", function()
       assert.matches(("got '%s'; did you mean '%s'?"):format(name, meant),
         schema.violations({ d = name }, { d = "dtype" })[1], 1, true)
     end
+    assert.same({ "unknown field 'fp4'; did you mean 'nvfp4'?" }, (schema.violations({ fp4 = 4e15 },
+      { fp64 = "positive?", nvfp4 = "positive?" })))
   end)
 
   it("checks limits and choices, and describes what a rule requires", function()

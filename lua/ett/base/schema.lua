@@ -240,7 +240,8 @@ end
 function schema.suggestion(name, ...)
   local names = {}
   for _, spec in ipairs { ... } do
-    local known = schema.meant(name, spec)
+    local other = also_called[name]
+    local known = other and spec[other] and other or schema.meant(name, spec)
     if known then return ("; did you mean '%s'?"):format(known) end
     for _, own in ipairs(schema.keys(spec)) do names[#names + 1] = own end
   end
