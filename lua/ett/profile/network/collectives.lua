@@ -162,10 +162,11 @@ end
 local function late_step(cluster, tier, n)
   local found, wire = tables_of(cluster), protocols.wire(cluster, tier, true)
   local ll = found and wire and protocols.of({ { wire = wire } }, cluster)[1]
-  local start, measured = nil, nil
-  if ll then start, measured = kernel_curves.start(found.tables, "all_reduce", n) end
-  if not start then return 0.0 end
-  return math.max(0.0, (start - ll.ring.start) / (2 * (measured - 1)) - ll.ring[wire] * tier.latency)
+  if not ll then return 0.0 end
+  local starts = table_at(found, "starts")
+  starts[n] = starts[n] or table.pack(kernel_curves.start(found.tables, "all_reduce", n))
+  local start, measured = starts[n][1], starts[n][2]
+  return start and math.max(0.0, (start - ll.ring.start) / (2 * (measured - 1)) - ll.ring[wire] * tier.latency) or 0.0
 end
 
 local function hops(units) return units > 1 and units or 0 end
