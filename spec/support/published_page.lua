@@ -326,7 +326,7 @@ memory of the software and were not checked against its code. So the errors abov
   chosen on half of the sources, they cover 88 % of the other half's steps. Afterwards that of experts was lowered from
   0.5 to 0.42.
 - Steps are slower than estimated more often than faster, so intervals reach further up than down. The two factors are
-  fitted with equal weight for every source. With these weights 88 % of the steps lie inside, and 79 % with equal
+  fitted with equal weight for every source. With these weights 89 % of the steps lie inside, and 84 % with equal
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua). Software that was not compared on a generation of devices has the same width.
   Estimated with stacks of other software (fit_other_software.lua), steps need 0.14 instead of the fitted 0.19.

@@ -172,7 +172,7 @@ in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 
 
 --- The interval reaches `faster` times the half-width below a step and `slower` times above it: steps of another source
 --- are slower than estimated more often than faster. Both are fitted like `uncompared`. Every source counts once,
---- because a user's run is a new source. 88 % of the steps are inside (79 % with equal widths). If the widths are
+--- because a user's run is a new source. 89 % of the steps are inside (84 % with equal widths). If the widths are
 --- chosen on half of the sources, they score better than equal widths on the other half in 26 of 30 draws.
 in_step.faster, in_step.slower = 0.8, 1.5
 
