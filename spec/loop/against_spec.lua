@@ -559,7 +559,7 @@ describe("an operator that joins another", function()
   local function product(n) return { family = "gemm", batch = 1, m = 8, n = n, k = 8 } end
   local meet = require("ett.loop.expected").meet
 
-  it("is booked with it, in the backward pass before it", function()
+  it("is timed with it, in the backward pass before it", function()
     local qkv, proj = product(3), product(1)
     local sequence = { entry("linear_qkv", meet(qkv)), entry("copies", nil, "linear_qkv"),
       entry("linear_proj", meet(proj)) }
@@ -591,7 +591,7 @@ describe("an operator that joins another", function()
 end)
 
 describe("a residual addition inside the kernel of a norm", function()
-  it("is booked with the norm; the first norm of a model is a plain one", function()
+  it("is timed with the norm; the first norm of a model is a plain one", function()
     local expected, match = require "ett.loop.expected", require "ett.loop.match"
     local kinds = require "ett.trace.operators.kinds"
     local model = require("ett.model").new("llama", { layers = 2, hidden = 64, heads = 4, ffn = 96, vocab = 512 })

@@ -100,7 +100,7 @@ describe("the training step", function()
     end
     local function target(token) return (7 * token) % (ranks * part) + 1 end
     -- A reduction waits for every rank, so each rank is a coroutine.
-    local group, booked = { given = {} }, {}
+    local group, trainers = { given = {} }, {}
     function group.size() return ranks end
     function group:run(kind, tensor)
       self.given[#self.given + 1] = tensor
@@ -128,7 +128,7 @@ describe("the training step", function()
         a.entropy:set(token, own)
         a.loss:set(token, own - ((at - 1) // part + 1 == rank and logit(token, at) or 0))
       end
-      results[rank], booked[rank] = a, trainer
+      results[rank], trainers[rank] = a, trainer
       threads[rank] = coroutine.create(function() trainer:join_vocabulary(a) end)
     end
     for _ = 1, 4 do
@@ -146,7 +146,7 @@ describe("the training step", function()
       local counted = require("ett.operator.collective").expand({ collective = "vocabulary_reduce" }, { tp = ranks,
         micro_batch = 1, seq = tokens, dtype = "fp32" })
       local calls = 0
-      for _, record in ipairs(booked[rank].order) do
+      for _, record in ipairs(trainers[rank].order) do
         assert.equal("tp", record.name)
         assert.equal(counted[1].name, record.pass)
         assert.equal(counted[1].bytes, record.bytes)

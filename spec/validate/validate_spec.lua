@@ -61,7 +61,7 @@ describe("ett validate", function()
   it("counts every rank of a processor, and what the host does", function()
     local view = view_module.new(constant(1e-3), constant(1e-3), { host = host, tp = 2, share = 3 })
     local function near(expected, actual) assert.is_true(math.abs(actual / expected - 1) < 1e-9, tostring(actual)) end
-    local run = 1e-3 + 1e-6 + 5e-7 -- kernel, booking, call
+    local run = 1e-3 + 1e-6 + 5e-7 -- kernel, recording, call
     near(3 * run, view:operator("gelu", { tokens = 10 }, "fp32", "forward").seconds)
     near(3 * (run + 1e-6), view:operator("embedding", { tokens = 10 }, "fp32", "forward").seconds)
     near(3 * (run + 2e-6), view:operator("cross_entropy", { tokens = 10 }, "fp32", "forward").seconds)

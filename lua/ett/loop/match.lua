@@ -3,7 +3,7 @@
 -- An operator whose key (ett.loop.expected) is in both trace and model is an anchor, and its runs are matched by key.
 -- Runs between two anchors belong to the model's operators between the same two: compiled kernels have no shapes, and
 -- unfused attention has others. If there are several such operators, only their joint time is known. An operator that
--- joins an anchor (operators/README.md) is booked with that anchor.
+-- joins an anchor (operators/README.md) is timed with that anchor.
 local expected = require "ett.loop.expected"
 local schema = require "ett.base.schema"
 
@@ -69,7 +69,7 @@ local function count(line, device, ticks, first)
   line.list[line.count], line.places[line.count] = ticks, { device = device, from = first.ts }
 end
 
-local function book(line, run)
+local function add_run(line, run)
   line.ticks = line.ticks + run.ticks
   line.hosts[run.name] = (line.hosts[run.name] or 0) + run.ticks
   for name, ticks in pairs(run.kernels) do line.kernels[name] = (line.kernels[name] or 0) + ticks end
@@ -98,8 +98,10 @@ local function holds_products(entries, runs)
 end
 
 --- Adds the pending time of a line to its last run.
-local function settle(line)
-  if line.owed and line.count > 0 then line.list[line.count], line.owed = line.list[line.count] + line.owed, nil end
+local function add_pending(line)
+  if line.pending and line.count > 0 then
+    line.list[line.count], line.pending = line.list[line.count] + line.pending, nil
+  end
 end
 
 function State:anchor_line(pass, key)
@@ -107,17 +109,17 @@ function State:anchor_line(pass, key)
   return self:line(joined(anchor.names), pass, { anchor.entry, anchor.joined }, key)
 end
 
---- Books runs on a neighbouring run of the anchor: the previous one, or in the backward pass the next one.
-function State:book_joined(pass, key, runs)
+--- Adds runs to a neighbouring run of the anchor: the previous one, or in the backward pass the next one.
+function State:add_to_anchor(pass, key, runs)
   local line = self:anchor_line(pass, key)
   for _, run in ipairs(runs) do
-    book(line, run)
-    line.owed = (line.owed or 0) + run.ticks
+    add_run(line, run)
+    line.pending = (line.pending or 0) + run.ticks
   end
-  if pass ~= "backward" then settle(line) end
+  if pass ~= "backward" then add_pending(line) end
 end
 
---- Books the runs between two anchors on the model's operators between them, or as not in the model.
+--- Adds the runs between two anchors to the model's operators between them, or to those not in the model.
 function State:close_gap(pass, from, to, runs)
   local gap = pass == "backward" and to .. " > " .. from or from .. " > " .. to
   local entries = self.gaps[gap]
@@ -126,7 +128,7 @@ function State:close_gap(pass, from, to, runs)
     for _, entry in ipairs(entries or {}) do self.absent[entry.name] = true end
     return
   end
-  if entries and entries.home then return self:book_joined(pass, entries.home, runs) end
+  if entries and entries.home then return self:add_to_anchor(pass, entries.home, runs) end
   local line
   if entries and #entries > 0 then
     local names = {}
@@ -143,16 +145,16 @@ function State:close_gap(pass, from, to, runs)
       target = self:line("not in the model: " .. run.name, pass, nil)
       count(target, self.device, run.ticks, run)
     end
-    book(target, run)
+    add_run(target, run)
   end
   if line then count(line, self.device, line.ticks - before, runs[1]) end
 end
 
---- Books a run whose launch was not recorded, as at the start of a recording.
-local function book_unlinked(state, run)
+--- Adds a run whose launch was not recorded, as at the start of a recording.
+local function add_unlinked(state, run)
   local line = state:line("not in the model: launched before the recording", "forward", nil)
   count(line, state.device, run.ticks, run)
-  book(line, run)
+  add_run(line, run)
 end
 
 function State:walk(pass, runs)
@@ -165,8 +167,8 @@ function State:walk(pass, runs)
       before, between = key, {}
       local line = self:anchor_line(pass, key)
       count(line, self.device, run.ticks, run)
-      book(line, run)
-      settle(line)
+      add_run(line, run)
+      add_pending(line)
       self.last = line
     else
       between[#between + 1] = run
@@ -192,7 +194,7 @@ end
 ---@param sequence table[] of expected.sequence
 ---@param present table<string, boolean> of match.present
 ---@return table[] lines, string[] absent names of model operators without a run in the trace
----@param absorb boolean? book operations that are not in the model on the preceding anchor
+---@param absorb boolean? add operations that are not in the model to the preceding anchor
 function match.lines(devices, sequence, present, absorb)
   local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {}, absorb = absorb }, State)
   state.anchors, state.gaps = index_of(sequence, present)
@@ -200,14 +202,14 @@ function match.lines(devices, sequence, present, absorb)
     state.device = i
     local by_pass = { forward = {}, backward = {}, recompute = {}, update = {} }
     for _, run in ipairs(device.runs) do
-      if run.node then table.insert(by_pass[run.pass], run) else book_unlinked(state, run) end
+      if run.node then table.insert(by_pass[run.pass], run) else add_unlinked(state, run) end
     end
     for _, pass in ipairs { "forward", "recompute", "backward" } do state:walk(pass, by_pass[pass]) end
     for _, run in ipairs(by_pass.update) do
       local line = state:line("optimizer", "update", nil)
       line.update = true
       count(line, i, run.ticks, run)
-      book(line, run)
+      add_run(line, run)
     end
   end
   local absent = {}

@@ -90,7 +90,7 @@ local function split_lines(split)
   return lines
 end
 
-local function said(subject)
+local function fields_used(subject)
   local words = {}
   for _, name in ipairs(schema.keys(subject.used)) do
     local value = subject.plan[name]
@@ -106,7 +106,7 @@ end
 ---@param result table of ett.loop.against
 ---@param subject table of ett.loop.subject
 function report.against(result, subject)
-  local lines = { ("against %s on %s: %s"):format(subject.model.name, subject.cluster.name, said(subject)),
+  local lines = { ("against %s on %s: %s"):format(subject.model.name, subject.cluster.name, fields_used(subject)),
     "(a question mark: inferred from the trace, not certain)" }
   local function section(more)
     lines[#lines + 1] = ""

@@ -47,15 +47,15 @@ function what_if.run(view, texts, cluster)
   local plain = replay.run(g)
   local result = { recorded_seconds = view:s(recorded), replayed_seconds = view:s(plain.span_ticks), events = #g.time,
     left_out = plain.left_out, changes = {}, critical_path = longest_parts(g, plain) }
-  local function try(name, list)
+  local function add_change(name, list)
     local changed, mine = 0, replay.graph(view)
     for _, text in ipairs(list) do changed = changed + replay.change(mine, view, text, options) end
     local ticks = replay.run(mine).span_ticks
     table.insert(result.changes, { change = name, seconds = view:s(ticks), ratio = ticks / recorded,
       changed = changed })
   end
-  for _, text in ipairs(texts) do try(text, { text }) end
-  if #texts > 1 then try("all of these", texts) end
+  for _, text in ipairs(texts) do add_change(text, { text }) end
+  if #texts > 1 then add_change("all of these", texts) end
   return result
 end
 

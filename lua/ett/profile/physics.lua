@@ -14,7 +14,7 @@ physics.assumed_multiprocessors = 108
 -- Streaming multiprocessors of devices without a file.
 local multiprocessors = { MI250 = 208 }
 
-local function plain(name) return (name:upper():gsub("[^%w]", "")) end
+local function normalised(name) return (name:upper():gsub("[^%w]", "")) end
 
 local devices -- plain name -> facts
 
@@ -33,11 +33,11 @@ function physics.device_of(gpu)
     for _, key in ipairs(device_module.names()) do
       local device = device_module.get(key)
       for _, name in ipairs { key, device.name, table.unpack(device.aliases or {}) } do
-        devices[plain(name)] = device
+        devices[normalised(name)] = device
       end
     end
   end
-  gpu = plain(gpu)
+  gpu = normalised(gpu)
   local best
   for name in pairs(devices) do
     if names_device(gpu, name) and (not best or #name > #best) then best = name end
@@ -50,7 +50,7 @@ local device_of = physics.device_of
 --- Whether samples of the device `gpu` (the name in their file names) belong to a cluster's device.
 ---@param device ett.Device
 function physics.same_device(gpu, device)
-  local a, b = plain(gpu), plain(device.name)
+  local a, b = normalised(gpu), normalised(device.name)
   if a == b or #a > 2 and names_device(b, a) or #b > 2 and names_device(a, b) then return true end
   local known = device_of(gpu)
   return known ~= nil and known == device_of(device.name)

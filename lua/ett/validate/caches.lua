@@ -169,7 +169,7 @@ function Walk:inputs(t, a)
 end
 function Walk.feed() end
 function Walk.end_group() end
-function Walk.book_loss() end
+function Walk.add_loss() end
 function Walk.step(_, t) t:walk() end
 
 --- Reuse distance of a piece: bytes of all pieces used by the call that last used it and by all calls since.

@@ -105,7 +105,7 @@ end
 
 function Kernels.end_group() end -- the products accumulate into the gradients
 
-function Kernels.book_loss(_, t, a) t.loss = t.loss + a.loss:sum() / t.z.tokens end
+function Kernels.add_loss(_, t, a) t.loss = t.loss + a.loss:sum() / t.z.tokens end
 
 --- The call that samplers/cpu makes for an operator, with the order of its operands.
 local function call_of(t, name, shape, pass)
@@ -122,7 +122,7 @@ local function scalars(t, name, pass)
   return name == "cross_entropy" and pass == "backward" and { t:token_share() } or nil
 end
 
---- Runs one operator and books its processor time.
+--- Runs one operator and records its processor time.
 function Kernels:run(t, name, shape, pass, given)
   local call = self.calls[pass][name]
   if not call then
@@ -147,9 +147,9 @@ end
 
 --- Processor seconds of the host beside the kernels, measured between products that evict the host's data from the
 --- caches, as in a step.
----@param rounds integer the result is the median of this many rounds -@return table { operator_seconds = preparing and
---booking an operator, call_seconds = the call, booked with the kernel,
---- token_seconds = per token { embedding = making the token, cross_entropy = combining the vocabulary parts } }
+---@param rounds integer the result is the median of this many rounds
+---@return table { operator_seconds = preparing and recording an operator, call_seconds = the call, recorded with the
+--- kernel, token_seconds = per token { embedding = making the token, cross_entropy = combining the vocabulary parts } }
 function validate_cpu.host_seconds(rounds)
   local tensor = sample.tensor
   local z = { tokens = 128, hidden = 256, width = 256, ffn = 1024, heads = 4, head_dim = 64, vocab = 512 }
@@ -173,9 +173,9 @@ function validate_cpu.host_seconds(rounds)
       t:op("linear_qkv", "forward", { x = x, w = weights[(4 * i + k) % #weights + 1], y = y })
       t:op("residual_add", "forward", { a = x, b = sum, sum = sum })
     end
-    local stop, booked = thread_seconds(), 0.0
-    for _, record in ipairs(t.order) do booked = booked + record.seconds end
-    calls[i] = (stop - start - booked) / 8
+    local stop, recorded = thread_seconds(), 0.0
+    for _, record in ipairs(t.order) do recorded = recorded + record.seconds end
+    calls[i] = (stop - start - recorded) / 8
     inner[i] = 0.0
     for _, before in ipairs { "linear_qkv", "residual_add" } do -- half of the calls follow each
       t:op(before, "forward", before == "linear_qkv" and { x = x, w = weights[i % #weights + 1], y = y }
@@ -205,7 +205,7 @@ validate_cpu.turns = 6
 -- Untimed steps at the start of a turn of a case, and the fewest timed ones after them.
 local warm, least_count = 1, 2
 
---- Booked lines as means over the chosen steps and over ranks: for an operator the processor time of one rank, for a
+--- Recorded lines as means over the chosen steps and over ranks: for an operator the processor time of one rank, for a
 --- collective the time that it added to the step.
 local function lines(chosen, job, pp, share)
   local list = {}

@@ -149,7 +149,7 @@ function Kernels:feed(_, a, i)
   a.ids, a.targets, a.loss, self.micro_batch = own.ids, own.targets, own.loss, i
 end
 
-function Kernels.book_loss() end
+function Kernels.add_loss() end
 
 --- Queries, keys and values in a packed projection [tokens, 3 width].
 local function slices(self, t, packed)
@@ -200,8 +200,8 @@ local function sink(self, name, pass, given)
   return s, function() return at == #order end
 end
 
---- Books the launches since the last booking as one call of a record.
-local function book(self, record)
+--- Adds the launches since the last call of this function to a record, as one call.
+local function add_call(self, record)
   record.calls = record.calls + 1
   self.parts[#self.parts + 1], self.ends[#self.ends + 1] = record, self.work:launches()
 end
@@ -214,7 +214,7 @@ function Kernels:run(t, name, shape, pass, given)
   if not complete() then error_module.raise("internal", "%s %s did not use all of the model's tensors", name, pass) end
   local record = t:record(name, pass, 0)
   record.shape = shape
-  book(self, record)
+  add_call(self, record)
 end
 
 local function elementwise(self, name, count, args)
@@ -234,7 +234,7 @@ function Kernels:end_group(t, group)
   local record = t:record(("gradient_accumulation %d"):format(group.parameters), "backward", 0)
   record.name, record.operator = "gradient_accumulation", "residual_add"
   record.shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
-  book(self, record)
+  add_call(self, record)
 end
 
 --- Sets the initial parameters.
@@ -261,7 +261,7 @@ end
 --- Records the step as a graph. work:ready runs it twice, on zeros, so the parameters are set after it.
 local function record_step(self, t)
   elementwise(self, "zero_gradients", self.norm_count, { { tensor = self.state.gradients.number } })
-  book(self, t:record("zero_gradients", "update", 0))
+  add_call(self, t:record("zero_gradients", "update", 0))
   t:walk()
   must(self.work:ready { graph = true, time_limit_seconds = TIME_LIMIT_SECONDS })
   local angles, share, half = {}, {}, t.z.head_dim // 2
@@ -433,7 +433,7 @@ function Backend:view()
     ranks_per_processor = 1, host = self.costs }
 end
 
---- Booked lines: median time of each call over some steps, minus the cost of the events, in the order of first calls.
+--- Recorded lines: median time of each call over some steps, minus the cost of the events, in the order of first calls.
 local function lines(parts, steps, costs)
   local list, by_record = {}, {}
   for i, record in ipairs(parts) do

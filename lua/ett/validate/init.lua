@@ -117,7 +117,7 @@ function validate.predict(case, view, cluster)
   return estimate(case, view, cluster)
 end
 
---- Predicted seconds of one booked line of a step: for an operator the time of one rank, for a collective the time
+--- Predicted seconds of one recorded line of a step: for an operator the time of one rank, for a collective the time
 --- added to the step; nil if the estimate has no such line.
 function validate.line(record, view)
   local answer

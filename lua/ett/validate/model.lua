@@ -9,7 +9,7 @@
 --   inputs(t, a), feed(t, a, i) make the tokens, targets and losses of slot a; load micro-batch i into it
 --   run(t, name, shape, pass, operands)    one pass of an operator; operands by name
 --   end_group(t, group)         called when the gradients of a layer are complete
---   book_loss(t, a), step(t)    adds the loss of a micro-batch; one training step through t:walk()
+--   add_loss(t, a), step(t)     adds the loss of a micro-batch; one training step through t:walk()
 local sample = require "ett.sample"
 local now, thread_seconds = sample.now, sample.thread_seconds
 
@@ -144,7 +144,7 @@ function model.new(given)
   return self
 end
 
---- Runs one pass of an operator. The back end books it under its name and shape.
+--- Runs one pass of an operator. The back end records it under its name and shape.
 function Trainer:op(name, pass, operands)
   self.backend:run(self, name, self.shapes[name], pass, operands)
 end
@@ -160,23 +160,23 @@ function Trainer:record(name, pass, bytes)
   return record
 end
 
---- Books a collective: its wall time and its processor time. Both are equal when the rank has a processor to itself,
+--- Records a collective: its wall time and its processor time. Both are equal when the rank has a processor to itself,
 --- because a waiting rank polls.
-function Trainer:book(label, kind, bytes, ranks, start, processor)
+function Trainer:record_collective(label, kind, bytes, ranks, start, processor)
   local record = self:record(label, kind, bytes)
   record.bytes, record.ranks = bytes, ranks
   record.seconds, record.calls = record.seconds + now() - start, record.calls + 1
   record.processor_seconds = (record.processor_seconds or 0.0) + thread_seconds() - processor
 end
 
---- Runs and books a collective.
----@param kind string booked name
+--- Runs and records a collective.
+---@param kind string recorded name
 ---@param run string? what runs, where it differs from kind
 function Trainer:collective(kind, group, label, tensor, other, run)
   if not group or group:size() < 2 then return end
   local start, processor = now(), thread_seconds()
   group:run(run or kind, tensor, other)
-  self:book(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
+  self:record_collective(label, kind, 4 * math.max(#tensor, other and #other or 0), group:size(), start, processor)
 end
 
 --- Norm of x; `state` keeps its statistics for backward.
@@ -227,7 +227,7 @@ function Trainer:forward(a, input)
   self:op("lm_head", "forward", { x = a.n, w = self.head.w, y = s.logits })
   self:op("cross_entropy", "forward", { logits = s.logits, target = a.targets, loss = a.loss, kept = a.entropy })
   self:join_vocabulary(a)
-  self.backend:book_loss(self, a)
+  self.backend:add_loss(self, a)
   return nil
 end
 
@@ -332,7 +332,7 @@ function Trainer:send(direction, tensor, receive)
   else
     self.pp_group:receive(receive, other)
   end
-  self:book("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
+  self:record_collective("pp", "send_recv", 4 * #(tensor or receive), 2, start, processor)
 end
 
 --- Runs one training step. Returns the mean loss, on the last stage.

@@ -94,9 +94,9 @@ local function steps_of(view, result)
   return lists
 end
 
---- Books one line of a step: the seconds of each run. If a line has several operators, the first gets the time and the
+--- Adds one line of a step: the seconds of each run. If a line has several operators, the first gets the time and the
 --- others get zero.
-local function book(rows, line, seconds, what, place)
+local function add_line(rows, line, seconds, what, place)
   local entry = line.entries and line.entries[1]
   local name = line.update and "optimizer" or entry and entry.name
   if not name then return end
@@ -119,7 +119,7 @@ end
 
 --- Sets the seconds of every row of a case: the mean of the middle half over its runs, times a factor that makes the
 --- sum of the rows equal to the unrecorded step time. The factor differs from 1 if other programs delayed operators.
-local function settle(rows, place, steps, seconds)
+local function set_seconds(rows, place, steps, seconds)
   local mine, sum = {}, 0.0
   for _, each in pairs(rows.operators) do
     for _, row in ipairs(each.list) do if row.place == place then mine[#mine + 1] = row end end
@@ -147,10 +147,10 @@ local function add_samples(rows, path, result)
     for _, line in ipairs((match.lines({ list }, sequence, present, true))) do
       local seconds = {}
       for i, ticks in ipairs(line.list) do seconds[i] = view:s(ticks) end
-      book(rows, line, seconds, what, path)
+      add_line(rows, line, seconds, what, path)
     end
   end
-  settle(rows, path, #lists, choose(result.alone).cost)
+  set_seconds(rows, path, #lists, choose(result.alone).cost)
   rows.read[#rows.read + 1] = what
 end
 

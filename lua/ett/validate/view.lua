@@ -55,7 +55,7 @@ function View:expect(case)
   self.reuse = caches.reuse(case, function(bytes) return caches.farness(curve, bytes) end)
 end
 
---- Processor seconds of one run on one rank, as booked by ett.validate.cpu: the call and the kernel.
+--- Processor seconds of one run on one rank, as recorded by ett.validate.cpu: the call and the kernel.
 function View:alone(name, shape, dtype, pass)
   local far = self.far:operator(name, shape, dtype, pass)
   if not far then return nil end

@@ -132,7 +132,7 @@ end
 local of_run = { days = "run_days", dollars = "run_dollars" }
 
 --- A result for JSON: finite numbers, units in the field names.
-local function plain(result, price)
+local function for_json(result, price)
   local doc = { bound_by = bound_by(result), price_per_device_hour = price.dollars, price_source = price.source }
   for name, value in pairs(result) do
     if value ~= math.huge and value ~= -math.huge then doc[of_run[name] or name] = value end
@@ -157,7 +157,7 @@ end
 local function show(opts, results, unit, price)
   if opts.json then
     local docs = {}
-    for i, result in ipairs(results) do docs[i] = plain(result, price) end
+    for i, result in ipairs(results) do docs[i] = for_json(result, price) end
     require "ett.cli.print_value"(opts, { rows = docs }, "rows")
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end

@@ -164,7 +164,7 @@ local function print_report(report, target_error, active)
 end
 
 --- A report for JSON, with units in the field names.
-local function plain(report)
+local function for_json(report)
   return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
     failed_before = report.left or 0, disturbed = report.disturbed,
     held = report.held, total = report.total, seconds = report.seconds,
@@ -267,7 +267,7 @@ local function finish(reports, not_begun, share, opts, target_error)
   for i, report in ipairs(reports) do
     interrupted = interrupted or report.interrupted
     held, failed = held + report.held + report.measured, failed + report.failed + (report.left or 0)
-    docs[i] = plain(report)
+    docs[i] = for_json(report)
     if speaks and not opts.json then print_report(report, target_error, opts.active) end
   end
   if speaks and not opts.json and interrupted and (not_begun or 0) > 0 then

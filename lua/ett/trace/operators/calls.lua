@@ -26,7 +26,7 @@ local function stem(name)
   return (name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower())
 end
 
-local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
+local function normalised(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
 
 --- Host operators by thread and start, with the parent of each: arrays by node. Times are rounded, so a child may end
 --- up to `slack` ticks after its parent.
@@ -109,7 +109,7 @@ end
 --- The forward operator of each backward node, if any: the last one to start with its sequence number. Those that have
 --- its name come first, because two threads may use equal numbers.
 local function link_passes(tree)
-  local all, named, forward, stem_of, plain_of = {}, {}, {}, remembered(stem), remembered(plain)
+  local all, named, forward, stem_of, plain_of = {}, {}, {}, remembered(stem), remembered(normalised)
   for n = 1, tree.count do
     local number = tree.sequence[n]
     if number and not tree.backward[n] then
@@ -132,7 +132,7 @@ end
 
 --- Attributes the work of one node to itself or to an ancestor with a shape. State: owner, pass, source, inside by
 --- node. A node of tree.cast owns nothing: its casts are operators of their own.
-local function book_node(tree, n, state)
+local function attribute_node(tree, n, state)
   local owner, source, inside = state.owner, state.source, state.inside
   local p, backward, operation = tree.parent[n], tree.backward[n], tree.operation[n]
   inside[n] = backward and "backward" or p > 0 and inside[p] or "forward"
@@ -159,13 +159,13 @@ end
 --- For each node, the node to which its work is attributed (owner). For owners, the pass and the node that defines the
 --- operation (source; none for an operator without a shape). Forward nodes come first, because backward nodes refer to
 --- them.
-local function book(tree)
+local function attribute(tree)
   local state, within = { owner = {}, pass = {}, source = {}, inside = {} }, {}
   for n = 1, tree.count do -- parents come before their children
     within[n] = tree.backward[n] or within[tree.parent[n]] or false
-    if not within[n] then book_node(tree, n, state) end
+    if not within[n] then attribute_node(tree, n, state) end
   end
-  for n = 1, tree.count do if within[n] then book_node(tree, n, state) end end
+  for n = 1, tree.count do if within[n] then attribute_node(tree, n, state) end end
   return state
 end
 
@@ -180,8 +180,8 @@ function calls.tree(rows, slack)
   tree.operation = recognise(tree)
   leave_out_casts(tree)
   tree.forward = link_passes(tree)
-  local booked = book(tree)
-  tree.owner, tree.pass, tree.source = booked.owner, booked.pass, booked.source
+  local found = attribute(tree)
+  tree.owner, tree.pass, tree.source = found.owner, found.pass, found.source
   return tree
 end
 
