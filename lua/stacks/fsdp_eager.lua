@@ -16,6 +16,7 @@ return {
   reads_counts = "before_permute", -- NVIDIA-NeMo/Automodel#3931: DeepEP and HybridEP
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
+  frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
   communication_share = 0.329,
   -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.

@@ -9,4 +9,5 @@ return {
   master_shards = true, -- Accelerate casts trained weights to fp32 before it shards them (fsdp_utils.py)
   -- All micro-batches but the last run under no_sync, unless sync_each_batch (huggingface/accelerate#2531).
   defers_gradients = true,
+  frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
 }

@@ -238,6 +238,8 @@ typedef struct ett_program {
                        until the last backward pass, and reduce once a step */
   int defers_gradients; /* with several micro-batches, ZeRO-2 and 3 add up whole gradients
                            and reduce them in the last backward pass */
+  int frees_gradients; /* no gradient has memory before the first backward pass writes it;
+                          without replicas it may take that of activations */
   double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send
                            them after the update, one rank after the other; else 0 */
   double

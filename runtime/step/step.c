@@ -531,6 +531,7 @@ typedef struct stage_memory {
                             gradients */
   double again;          /* of the recomputed layer, or of the layer of a pair */
   double layer;          /* the rank's weights of the largest layer */
+  double one;            /* all activations of the largest layer between the ends */
   double fp32_gradients; /* of the weights that the rank updates */
   double cached;         /* weight gradients that stay allocated */
   int communicators;     /* communicators of a rank */
@@ -628,6 +629,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])
         m.working[w] = sums->working_bytes[p->recompute][w];
+    if (sums->layer_bytes[ETT_RECOMPUTE_NONE] > m.one)
+      m.one = sums->layer_bytes[ETT_RECOMPUTE_NONE];
     m.has_loss |= sums->loss_bytes > 0;
   }
   m.recomputes = p->recompute >= ETT_RECOMPUTE_FULL ||
@@ -652,6 +655,19 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   }
   m.layer = weights > 0 ? m.weight * layer / weights : 0;
   return m;
+}
+
+/* The gradients of the only micro-batch grow while its activations are freed. At the end
+ * of the backward pass they have their full size, beside the activations of one layer. Of
+ * their bytes, those count that exceed the peak of the passes. */
+static double beyond_passes(const ett_evaluation *e, const ett_step_stage *s,
+                            const stage_memory *m, double working) {
+  int replicas = e->dense.degree > 1 || e->expert.degree > 1;
+  double passing = s->activation_bytes + s->temporary_bytes + working;
+  double beyond = s->gradient_bytes + m->one - passing;
+  if (!e->program->frees_gradients || e->plan->micro_batches > 1 || replicas)
+    return s->gradient_bytes;
+  return smaller(s->gradient_bytes, beyond > 0 ? beyond : 0);
 }
 
 static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
@@ -688,6 +704,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   move_to_host(p, s, m, stored);
+  s->gradient_bytes = beyond_passes(e, s, m, working);
   double copied = casts_gradients(e) ? 0 : (1 - p->offload_optimizer) * m->fp32_gradients;
   fill_software(e, s, working, copied, m->cached, m->communicators);
 }

@@ -147,7 +147,8 @@ describe("a script", function()
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
         .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
         .. "exchange_communication_share"):gmatch "%S+" do function_of[name] = 0 end
-      local flags = "tied_frozen gathers_tensors master_shards blocking_reductions whole_stages defers_gradients"
+      local flags = "tied_frozen gathers_tensors master_shards blocking_reductions whole_stages defers_gradients "
+        .. "frees_gradients"
       for name in flags:gmatch "%S+" do
         function_of[name] = false
       end

@@ -250,6 +250,21 @@ describe("published measured steps", function()
     assert.near(first.parameters * 2, first.cached_bytes, 1) -- 16-bit gradients beside those in fp32
   end)
 
+  it("of torchtune have the techniques of the table up to their own, and binary bytes", function()
+    local function of(technique)
+      local row = by_id["torchtune_3b__" .. technique]
+      local stack = published.stack(row)
+      return { stack.norm, stack.cross_entropy, published.plan(row, "bf16").offload_activations }
+    end
+    assert.same({ "torch", "torch" }, of "packed")
+    assert.same({ "compiled", "torch" }, of "compile")
+    assert.same({ "compiled", "compiled" }, of "chunked_CE")
+    assert.same({ "compiled", "compiled", 1 }, of "8_bit_AdamW")
+    local row = by_id.torchtune_3b__activation_checkpointing
+    assert.equal(24.9 * 2 ^ 30, published.memory_bytes(row))
+    assert.is_true(math.abs(published.memory(row, published.estimate(row)) / published.memory_bytes(row) - 1) < 0.06)
+  end)
+
   it("name the fields that are unknown", function()
     local unknown = published.unknown { recompute = "unknown", zero = 1, micro_batches = 1, dp = 1 }
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)

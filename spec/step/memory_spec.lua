@@ -202,6 +202,32 @@ describe("the memory of an estimate", function()
     assert.near(4 * s.parameters / 8, host.host_bytes, 1)
   end)
 
+  it("of the gradients of one micro-batch counts what exceeds the peak of the passes, without replicas", function()
+    local function stage(more, frees)
+      local plan = { tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 1, gradient_dtype = "bf16",
+        optimizer_bytes = 4 }
+      for name, value in pairs(more or {}) do plan[name] = value end
+      return run(plan, "fsdp_eager:frees_gradients=" .. tostring(frees ~= false)).stages[1]
+    end
+    local kept, freed = stage({ seq = 8192 }, false), stage { seq = 8192 } -- every layer stores its activations
+    assert.near(2 * kept.parameters, kept.gradient_bytes, 1)
+    assert.equal(0, freed.gradient_bytes)
+    assert.near(kept.allocated_bytes - kept.gradient_bytes, freed.allocated_bytes, 1)
+    -- With recomputation the peak is the end of the backward pass: all gradients, and the activations of one layer.
+    local short = { recompute = "full", seq = 512 }
+    local whole, repeated = stage(short, false), stage(short)
+    local function layers(n)
+      return estimate.new { model = model_module.new("llama", require "ett.base.merged"(hyper, { layers = n })),
+        cluster = "dgx_b200", plan = { seq = 512, micro_batches = 1, stack = "fsdp_eager" } }.stages[1].activation_bytes
+    end
+    assert.near(whole.gradient_bytes + layers(12) - layers(11) - whole.activation_bytes - whole.working_bytes,
+      repeated.gradient_bytes, 1)
+    assert.is_true(repeated.gradient_bytes > 0 and repeated.gradient_bytes < whole.gradient_bytes)
+    for _, more in ipairs { { micro_batches = 2 }, { dp = 2 } } do -- gradients of the micro-batch before; replicas
+      assert.equal(stage(more, false).gradient_bytes, stage(more).gradient_bytes)
+    end
+  end)
+
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
       local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }

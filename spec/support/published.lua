@@ -322,6 +322,7 @@ end
 
 -- Share of the stored activations that go to the host: all under these policies, except in v7x's recipes of Llama 70B.
 local function offloaded(row)
+  if row.framework == "torchtune" and (row.recompute_detail or ""):find "offload" then return 1 end
   if row.activation_offload_layers then return row.activation_offload_layers / row.layers end
   if not is_custom(row) then return nil end
   return not (row.device:find "^TPU7x" and stored_outputs(row)) and 1 or nil
@@ -491,6 +492,17 @@ local function splits_sequence(row)
   return row.arch == "moe" and (row.framework or ""):find "^megatron" ~= nil
 end
 
+-- The techniques of torchtune's table, each added to those before it (README.md, Optimization flags).
+local techniques = {}
+for i, name in ipairs { "packed", "compile", "chunked CE", "activation checkpointing", "optimizer in bwd",
+  "activation offloading", "8-bit AdamW" } do techniques[name] = i end
+
+-- Whether a row of torchtune has a technique.
+local function has_technique(row, name)
+  local last = row.framework == "torchtune" and techniques[(row.notes or ""):match "%+(.*)$" or ""] or 0
+  return last >= techniques[name]
+end
+
 -- torchtune trains in pure bf16 (recipes/full_finetune_single_device.py): weights, gradients and both moments.
 local function state_bytes(row)
   if row.framework ~= "torchtune" then return nil end
@@ -655,6 +667,8 @@ function published.stack(row)
   if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
   -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
   -- models/llama.py: TritonRMSNorm; GLUActivation and sharded_cross_entropy consist of single operators.
+  if has_technique(row, "compile") then stack.norm, stack.gated_mlp, stack.rope = "compiled", 1.0, 1.0 end
+  if has_technique(row, "chunked CE") then stack.cross_entropy = "compiled" end
   -- FP32GradientAccumulator.backward adds 16-bit gradients to those in fp32 after the whole backward pass
   -- (optim/gradient_accumulator.py); under ZeRO-0 they also stay in DDP's buckets (trainer.py, _init_model).
   if row.framework == "nanotron" then
@@ -732,9 +746,10 @@ function published.estimate(row, as_stated)
   return e
 end
 
---- The measured bytes of a row. nanotron's "GB" are 2^30 (helpers.py, create_table_log).
+--- The measured bytes of a row. nanotron's "GB" are 2^30 (helpers.py, create_table_log), torchtune's table has GiB.
 function published.memory_bytes(row)
-  return row.framework == "nanotron" and row.memory_value * 2 ^ 30 or row.memory_bytes
+  local binary = row.framework == "nanotron" or row.framework == "torchtune"
+  return binary and row.memory_value * 2 ^ 30 or row.memory_bytes
 end
 
 --- The memory of an estimate that corresponds to a row: peak bytes that PyTorch allocated or reserved, bytes that the

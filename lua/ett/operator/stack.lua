@@ -66,6 +66,7 @@ stack_module.fields = {
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
   weighs_activations = flag, half_products = flag, keeps_outputs = flag,
   gathers_tensors = flag, master_shards = flag, whole_stages = flag, defers_gradients = flag,
+  frees_gradients = flag,
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },
   communicator_bytes = { "nonnegative", default = 0.25e9, most = 1e12 },

@@ -1165,7 +1165,7 @@ local function describe(model, p, times, placed)
     master_shards = software.master_shards,
     blocking_reductions = kept.blocking_reductions,
     whole_stages = software.whole_stages, defers_gradients = software.defers_gradients,
-    owned_tensors = software.owned_tensors,
+    frees_gradients = software.frees_gradients, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
     communication_share = lower.gather_communication_share(software),
     exchange_communication_share = lower.exchange_communication_share(software),
