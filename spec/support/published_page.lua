@@ -231,9 +231,9 @@ memory of the software and were not checked against its code. So the errors abov
   memory is that of the first rank, in units of 2^30, with 16-bit gradients beside those in fp32. This was looked up
   after the errors of memory had been seen: 19.6 %, bias -14.7; now 7.8 and -1.3.
 - torchtune's rows have the techniques that its table adds one by one: compiled kernels, a loss in chunks (estimated as
-  compiled), offloaded activations. Their memory is in units of 2^30. Gradients of a single micro-batch take the memory of
-  freed activations. The error of memory fell from 59.4 to 5.4 %. The optimizer step inside the backward pass, which frees
-  gradients, is not modelled.
+  compiled), offloaded activations. Their memory is in units of 2^30. Gradients of a single micro-batch take the memory
+  of freed activations. The error of memory fell from 59.4 to 5.4 %. The optimizer step inside the backward pass, which
+  frees gradients, is not modelled.
 - HybridEP reaches 0.75 of the links inside a node or NVLink domain (DeepEP, docs/README_Hybrid-EP.md, kernels alone).
 - Grouped kernels of all experts have a fitted factor on GPUs (prior 1.1), and measured ones on TPUs.
 - Two rows of Llama 3.1 8B on eight B300 seem to have each other's precision. The row of fp8 takes 0.394 s; another
