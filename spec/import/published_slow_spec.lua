@@ -122,6 +122,7 @@ describe("published measured steps", function()
     end
     assert.same({ "half", "linear_qkv linear_proj", 1, true }, of "tpurec_v5p_Llama4_Maverick")
     assert.same({ "half", "linear_qkv", 1, true }, of "tpurec_v6e_Llama3_1_70B_MaxText_v6e_256")
+    assert.same({ "half", "linear_qkv", 1, true }, of "tpurec_v6e_Llama3_1_70B_MaxText_v6e_32")
     assert.same({ "half", "linear_qkv flash_attention", 0, true }, of "ironwood_llama3.1-70b_128k_256_bf16")
     assert.same({ "full", "", 1, true }, of "ironwood_llama3.1-405b_256_bf16")
     assert.equal(0, published.estimate(by_id["maxtext_v5e_64B_1x256"]).plan.offload_activations)
