@@ -506,7 +506,7 @@ end
 -- torchtune trains in pure bf16 (recipes/full_finetune_single_device.py): weights, gradients and both moments.
 local function state_bytes(row)
   -- tpu-recipes on v6e-32 (trillium/Llama3.1-70B-MaxText): weight_dtype=bfloat16, as import/trainer/maxtext reads it.
-  if row.framework == "maxtext" and row.id:find "v6e_Llama3_1_70B_MaxText_v6e_32$" then return 6 end
+  if (row.id or ""):find "v6e_Llama3_1_70B_MaxText_v6e_32$" then return 6 end
   if row.framework ~= "torchtune" then return nil end
   return (row.notes or ""):find "8%-bit" and 2 or 4
 end
