@@ -266,6 +266,16 @@ describe("published measured steps", function()
     assert.is_true(math.abs(published.memory(row, published.estimate(row)) / published.memory_bytes(row) - 1) < 0.06)
   end)
 
+  it("of NeMo Automodel's benchmarks have states of 16 bits, deferred gradients, and fit", function()
+    for name, recompute in pairs { Qwen3_MoE_30B_8 = "full", GPT_OSS_20B_8 = "none" } do
+      local id = "automodel_pretrain_" .. name
+      local e = published.estimate(by_id[id])
+      assert.same({ 4, recompute, true }, { e.plan.optimizer_bytes, e.plan.recompute, e.fits }, id)
+      local s = e.stages[1]
+      assert.near(2 * s.parameters, s.gradient_bytes, 1) -- whole
+    end
+  end)
+
   it("name the fields that are unknown", function()
     local unknown = published.unknown { recompute = "unknown", zero = 1, micro_batches = 1, dp = 1 }
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)

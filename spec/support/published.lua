@@ -282,6 +282,10 @@ local function recompute_of(row, unknown)
   -- The launcher's 5B of spring 2023 recomputes the core of attention (activations_checkpoint_granularity of
   -- gpt3/5b.yaml). The row has the later configuration, without, which needs 134 GB or more of 85.
   if row.framework == "nemo" and (row.framework_version or ""):find "^launcher" then return "selective" end
+  -- Automodel's configuration of Qwen3-30B for its benchmark: activation_checkpointing: true. Half needs 125 GB of 85.
+  if row.framework == "nemo-automodel" and row.model == "Qwen3 MoE 30B" and row.category == "pretrain" then
+    return "full"
+  end
   local said = recomputes[row.recompute] or "none"
   -- Paxml's 5B saves products of weights alone (scripts_gpu/configs.py: SAVE_DOT_WITH_NO_BATCH_DIM). Transformer
   -- Engine's quantised products are custom calls, which that policy does not save.
@@ -507,6 +511,8 @@ end
 local function state_bytes(row)
   -- tpu-recipes on v6e-32 (trillium/Llama3.1-70B-MaxText): weight_dtype=bfloat16, as import/trainer/maxtext reads it.
   if (row.id or ""):find "v6e_Llama3_1_70B_MaxText_v6e_32$" then return 6 end
+  -- Automodel casts the whole model to 16 bits (models/gpt_oss/model.py, initialize_weights); torch.optim.Adam follows.
+  if row.framework == "nemo-automodel" and row.category == "pretrain" then return 4 end
   if row.framework ~= "torchtune" then return nil end
   return (row.notes or ""):find "8%-bit" and 2 or 4
 end
@@ -678,6 +684,8 @@ function published.stack(row)
   end
   -- Automodel reduces gradients in the last micro-batch unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964).
   if row.framework == "nemo-automodel" then stack.gated_mlp, stack.defers_gradients = 1.0, true end
+  -- Its benchmarks compute the loss in 16 bits (examples/benchmark/configs: fp32_upcast: false).
+  if row.framework == "nemo-automodel" and row.category == "pretrain" then stack.cross_entropy = "compiled" end
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   -- Megatron-Bridge pads dropped experts to their capacity (moe_pad_expert_input_to_capacity).
