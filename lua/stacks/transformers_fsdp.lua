@@ -3,7 +3,6 @@ return {
   name = "transformers_fsdp", base = "transformers",
   summary = "Hugging Face's Transformers under PyTorch FSDP through Accelerate",
   source = "as transformers; accelerator.py, accumulate and no_sync",
-  assumed = true,
   zero_stages = "0 3",
   overlap_gradients = true, overlap_parameters = true, -- as fsdp_eager
   master_shards = true, -- Accelerate casts trained weights to fp32 before it shards them (fsdp_utils.py)

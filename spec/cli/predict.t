@@ -335,6 +335,7 @@ run         1 B tokens in ... days without failures [0.11, 0.24] at 90 % (30518 
 $ mkdir few; printf 'tokens,width,F_dur(us),B_dur(us)\n512,1024,884,1183\n' > few/MYCPU_gelu_fp32.csv; printf 'return { name = "few", summary = "x", source = "x", gpus_per_node = 1, device = { name = "MYCPU", source = "x", peak_flops = { fp32 = 7e10 }, memory_bandwidth = 1.5e10, memory_bytes = 1e10 }, links = { intra = { bandwidth = 1e9, source = "x" } }, profile = "few" }' > few.lua; for s in 512 1024; do ett predict --cluster few.lua --model gpt layers=4 hidden=256 heads=4 vocab=4000 seq=$s micro_batches=1 dtype=fp32 | grep ' gelu '; done
   gelu                    8.268   ... measured
   gelu                    ... assumed
+warning: no samples of ...; gelu has samples of 1 shape, and other shapes need a fit, from at least 8
 
 Files of the current folder are not searched; the message of an unknown name says how they are.
 $ for kind in operator stack schedule; do echo 'return {}' > "my_$kind.lua"; done; W='--model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2'; ett predict $W encoder_function_list=rms_norm,my_operator; ett predict $W stack=my_stack schedule=my_schedule; ett predict $W stack=my_stacks
