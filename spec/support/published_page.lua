@@ -122,7 +122,8 @@ memory of the software and were not checked against its code. So the errors abov
   1.8 %. So they were not changed: another effect is missing in their estimates. The paper has a profile of a middle
   stage. With fused accumulation, B and W together take 3 to 5 % less there than estimated. F takes 9 to 16 % more.
   Steps take 8 to 12 % more than the sum of their passes.
-- XLA's recomputation omits a layer's last product, because XLA removes code with unused results.
+- XLA's recomputation omits a layer's last product, because XLA removes code with unused results. PyTorch's full
+  recomputation omits it, too, with the sum over its ranks and the residual addition (`early_stop`).
 - The prior of FlashAttention 1 on H100 is 3.5 times the time of the newest kernel. Versions 2 and 3 are each about
   twice as fast as the one before (Dao 2023, Shah et al. 2024). The prior was 2.7 before the errors of llm-foundry were
   seen.
@@ -205,9 +206,9 @@ memory of the software and were not checked against its code. So the errors abov
 - NeMo's rows before 25.04 have the layers of that release's own configurations (NeMo-Framework-Launcher). These state
   biases, dropout, fused softmax and gradients in fp32 for some rows. Their loss is Megatron-LM's native fused one,
   because Transformer Engine has its own only from 2.1 on. Rows of the launcher of 2023 have the unfused loss. The error
-  of the launcher's rows fell from 26.7 to 10.0 %. It is 2.6 % with the selective recomputation of the configuration
-  of spring 2023, without which they do not fit. The error of
-  the documentation's rows of 24.07 fell from 8.3 to 7.8.
+  of the launcher's rows fell from 26.7 to 10.0 %. It is 2.6 % with the selective recomputation of the
+  configuration of spring 2023, without which they do not fit. The error of the documentation's rows of 24.07 fell from
+  8.3 to 7.8.
 - NeMo's documented rows of 24.03 to 24.07 have FlashAttention 2. The launcher of 24.03.01 turned cuDNN's attention
   off, and NeMo-Framework-Launcher#422 turned it on again in August 2024. This was found after the errors of its long
   contexts were seen. The error of nine rows of pretraining fell from 7.4 to 3.4 %. That of three fine-tuned rows
@@ -252,8 +253,11 @@ memory of the software and were not checked against its code. So the errors abov
   A rows were too fast: v6e by 9, v5p by 12, v7x by 18 %. Then profiles of kernels were looked up: of one step on v6e
   and one on v7x, and attention alone on v5p (in_step.lua, kernels/splash.lua). They replace the fitted factors. What
   the recipes store and offload was read from their scripts. Then steps on v6e were 3 % too fast, v5p 6, v7x 9. The only
-  row of v5p (Llama 4 Maverick) is 16 % too fast since products are stored after the sum over tensor ranks. Mixtures on
-  v7x are 10 to 14 % too fast, for a reason that is not known. Two profiles of other programs on v7x give hints. In
+  row of v5p (Llama 4 Maverick) is 16 % too fast since products are stored after the sum over tensor ranks. Then passes
+  of MaxText over mixtures and latent attention were counted from its code (moe.py, attention_mla.py). The error of v7x
+  fell from 9.5 to 7.4 %. Twelve steps of Hunyuan 3 on v7x outside these rows were 20 to 31 % too fast, and are 18 to
+  29. They lack time that does not depend on the tokens. Mixtures on v7x are still 6 to 12 % too fast, for a reason
+  that is not known. Two profiles of other programs on v7x give hints. In
   jax-gpt's step of DeepSeek-V3 a forward pass of the projections of latent attention takes 1.8 s, estimated 0.3 s
   (iter6_checkpoint_bisection.md). In a step of Hunyuan 3 295B, products and kernels reach 527 TFLOP/s a device
   (yangwhale/gpu-tpu-pedia, TUNING-v7.md, 2.5). Products alone reach 885. In an earlier profile of that model on few
@@ -316,19 +320,22 @@ memory of the software and were not checked against its code. So the errors abov
   takes 1.6 times as long as a middle one. `CUDA_LAUNCH_BLOCKING` is not the cause: its cost was measured in that run.
   Two rows of Llama 3.1 8B on H100 over Ethernet: the estimates are the same 0.13 s a step too short at every tp.
   Releases of April and May 2025 in fp8 on GB200: 7 to 14 % too fast, while bf16 fits. torchtitan with 4 and 8 context
-  ranks: attention takes 1.5 times the time of 1 and 2 ranks, although its code balances the load. fms-fsdp: its
-  printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100. With these
-  shares instead of half, the mean errors would be 26 and 11 % instead of 23 and 13. On A100 the estimated passes
-  alone, without a message, would take 3 and 9 % longer than the measured steps. Of the rows that shard weights over
-  nodes, only these state less than 200 GB/s a node. On A100, NCCL runs two channels for each network card
-  (ncclTopoPostset in graph/connect.cc doubles those of the search; 16 with eight cards in NVIDIA/nccl issue 820). So
-  messages over four cards occupy half as many multiprocessors. If communication took half as much of the device, the
-  errors would be 14 and 3 %. The source does not state the number of cards, so this is not modelled.
+  ranks: attention takes 1.5 times the time of 1 and 2 ranks, although its code balances the load. fms-fsdp:
+  its printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100. The
+  estimates have half. On A100 the estimated passes alone, without a message, would take 3 and 9 % longer than the
+  measured steps. The H100 rows have the cluster of the authors' later post: 464 GPUs, 3.2 Tbit/s a node. The README has
+  96 GPUs and 800 Gbit/s. This was looked up after the errors were seen; their mean fell from 13.5 to 4.8 %. On A100,
+  NCCL runs two channels for each network card (ncclTopoPostset in graph/connect.cc doubles those of the search). So
+  four cards occupy half as many multiprocessors as eight. A share of communication by channels was tried: fms-fsdp's
+  error on A100 would fall by 9 points. But both sources that state four cards of 100 Gbit/s and share weights or states
+  would become worse: InternEvo 8.9 instead of 6.6 %, BloombergGPT 5.7 instead of 0.7 %. So it is not modelled.
 - Rows that drop tokens have a capacity factor of 1. The estimate drops none, because its experts are balanced.
 - The constants of a search's probabilities are maximum-likelihood estimates; sources are weighted by the square root of
   their pairs. Both plans of a pair have the same number of GPUs and the same batch. Some twenty variants were tried:
-  four distributions, likelihood or calibration, with and without weights, wider grids. None of the others was
-  calibrated within 8 points in all tenths.
+  four distributions, likelihood or calibration, with and without weights, wider grids. None was
+  calibrated within 8 points in all tenths; the chosen one misses one tenth of 59 pairs by 0.6 points. Ten structural
+  forms (which fields differ, weights for parts of the step, shares by operator) were no better. If the stated chances
+  were exact, all five tenths would be within 8 points in 27 % of such samples.
 - The half-widths of a step's interval beyond the kernels' own were chosen from errors of left-out sources. If they are
   chosen on half of the sources, they cover 88 % of the other half's steps. Afterwards that of experts was lowered from
   0.5 to 0.42.
