@@ -35,7 +35,7 @@ function needs.ranks(what, busted)
   return unless(usable, why, "several ranks", what, busted)
 end
 
---- Whether there is no reason to skip the specs of a GPU; as needs.cpu.
+--- Whether a GPU or its stand-in can be used; else as needs.cpu.
 ---@param reason string? why there is neither a GPU nor its stand-in
 function needs.gpu(reason, what, busted) return unless(not reason, reason, "a GPU or its stand-in", what, busted) end
 

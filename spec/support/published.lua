@@ -624,6 +624,59 @@ local function one_hot_embedding(row)
   return not (model:find "gpt" or model:find "qwen" or model:find "maverick")
 end
 
+-- Fields of a stack that the code or the configurations of a row's framework set.
+local of_framework = {}
+
+function of_framework.torchtitan(row, stack)
+  if not (row.framework_version or ""):find "2024" then return end
+  -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
+  stack.cross_entropy = "torch"
+  -- PyTorch's own RMS norm is one kernel since 2.9 (kernels/norm.lua).
+  if stack.name == "torchtitan_eager" and row.framework_version:find "^torchtitan " then stack.norm = "composite" end
+end
+
+of_framework["nemo-automodel"] = function(row, stack)
+  stack.rope, stack.gated_mlp = 1.0, 1.0 -- its rows state Transformer Engine's kernels
+  stack.defers_gradients = true -- unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964)
+  -- Its benchmarks compute the loss in 16 bits (examples/benchmark/configs: fp32_upcast: false).
+  if row.category == "pretrain" then stack.cross_entropy = "compiled" end
+end
+
+function of_framework.nanotron(_, stack)
+  -- models/llama.py: TritonRMSNorm and flash-attn's rotation; GLUActivation and sharded_cross_entropy consist of
+  -- single operators.
+  stack.norm, stack.rope = "fused", 1.0
+  -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
+  stack.keeps_outputs = false
+  -- FP32GradientAccumulator.backward adds 16-bit gradients to those in fp32 after the whole backward pass
+  -- (optim/gradient_accumulator.py); under ZeRO-0 they also stay in DDP's buckets (trainer.py, _init_model).
+  stack.keeps_gradients = true
+end
+
+function of_framework.torchtune(row, stack)
+  if has_technique(row, "compile") then stack.norm, stack.gated_mlp, stack.rope = "compiled", 1.0, 1.0 end
+  if has_technique(row, "chunked CE") then stack.cross_entropy = "compiled" end
+end
+
+-- Its recipe of gpt-oss (recipes/gpt_oss: cross_entropy_fusion_impl); those of other models say Transformer Engine's.
+of_framework["megatron-bridge"] = function(row, stack)
+  if row.model:find "^GPT OSS" then stack.cross_entropy = "native" end
+end
+
+-- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
+function of_framework.internevo(row, stack)
+  stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1)
+end
+
+-- Primus' experts run in one kernel, of Primus-Turbo or of grouped_gemm (moe_use_legacy_grouped_gemm). With delayed
+-- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).
+local function set_primus(row, stack)
+  stack.grouped = "kernel"
+  if row.fused_swiglu == false then stack.gated_mlp = 5.6 end -- nemo.lua, primus-separate-activation
+  local detail = row.precision_detail or ""
+  if detail:find("delayed", 1, true) or detail:find("legacy", 1, true) then stack.quantised_products = "dense" end
+end
+
 --- The stack of a row: that of its framework, with the row's attention, compilation and graphs.
 function published.stack(row)
   local name = stack_name(row)
@@ -649,43 +702,16 @@ function published.stack(row)
   if row.attention == "te_cudnn" or row.attention == "cudnn" or row.attention == "aiter" then
     stack.attention = "cudnn"
   end
-  -- Primus' experts run in one kernel, of Primus-Turbo or of grouped_gemm (moe_use_legacy_grouped_gemm). With delayed
-  -- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).
-  if primus then
-    stack.grouped = "kernel"
-    if row.fused_swiglu == false then stack.gated_mlp = 5.6 end -- nemo.lua, primus-separate-activation
-    local detail = row.precision_detail or ""
-    if detail:find("delayed", 1, true) or detail:find("legacy", 1, true) then stack.quantised_products = "dense" end
-  end
   stack.attention = attention_of_release(row) or stack.attention
+  if primus then set_primus(row, stack) end
+  if of_framework[row.framework] then of_framework[row.framework](row, stack) end
   if not own_stacks[row.framework] then stack.compared = "none" end
   -- torchtitan gathers in 16 bits with scales of rows (parallelize_llama: enable_float8_tensorwise_tp).
   if (row.precision_detail or ""):find "rowwise" then stack.quantised_gathers = "none" end
   if row.device:find "^TPU7x" then stack.attention = "tokamax" end -- tpu-recipes: use_tokamax_splash
   stack.one_hot_embedding = one_hot_embedding(row)
-  -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
-  if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
-  -- PyTorch's own RMS norm is one kernel since 2.9 (kernels/norm.lua).
-  if name == "torchtitan_eager" and (row.framework_version or ""):find "^torchtitan .*2024" then
-    stack.norm = "composite"
-  end
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
   if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.half_products = false end
-  -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).
-  if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
-  -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
-  -- models/llama.py: TritonRMSNorm; GLUActivation and sharded_cross_entropy consist of single operators.
-  if has_technique(row, "compile") then stack.norm, stack.gated_mlp, stack.rope = "compiled", 1.0, 1.0 end
-  if has_technique(row, "chunked CE") then stack.cross_entropy = "compiled" end
-  -- FP32GradientAccumulator.backward adds 16-bit gradients to those in fp32 after the whole backward pass
-  -- (optim/gradient_accumulator.py); under ZeRO-0 they also stay in DDP's buckets (trainer.py, _init_model).
-  if row.framework == "nanotron" then
-    stack.keeps_outputs, stack.norm, stack.keeps_gradients = false, "fused", true
-  end
-  -- Automodel reduces gradients in the last micro-batch unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964).
-  if row.framework == "nemo-automodel" then stack.gated_mlp, stack.defers_gradients = 1.0, true end
-  -- Its benchmarks compute the loss in 16 bits (examples/benchmark/configs: fp32_upcast: false).
-  if row.framework == "nemo-automodel" and row.category == "pretrain" then stack.cross_entropy = "compiled" end
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   -- Megatron-Bridge pads dropped experts to their capacity (moe_pad_expert_input_to_capacity).
@@ -700,14 +726,9 @@ function published.stack(row)
   if (stack.quantised_weights == "beside" or stack.gathers_mxfp8) and row.precision ~= "nvfp4" then
     stack.quantised_weights = (row.precision_detail or ""):find("no transpose cache", 1, true) and "single" or "only"
   end
-  -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
-  -- Engine's.
-  if row.framework == "megatron-bridge" and row.model:find "^GPT OSS" then stack.cross_entropy = "native" end
   stack.cross_entropy = loss_of_release(row) or stack.cross_entropy
   -- Megatron-Core's own linear layers sum the gradients of biases in a kernel of their own.
   if row.framework_version and row.framework_version:find "^launcher" then stack.fused_bias_gradients = false end
-  -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
-  if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
   return stack
 end
 
