@@ -30,8 +30,9 @@ function slices.layers(p, kinds)
   return list
 end
 
--- Whether a layer is repeated under recompute_layers = n, by method. number: among the layers of the slice that can be.
-local is_repeated = { block = function(number, n) return number <= n end,
+--- Whether a layer is repeated under recompute_layers = n, by method.
+---@param number integer of the layer, from 1, among the layers of the slice that can be repeated
+slices.is_repeated = { block = function(number, n) return number <= n end,
   every = function(number, n) return number % n == 0 end, uniform = function() return true end }
 
 --- The layers of a slice that the backward pass repeats, as booleans, and whether each opens a group with one stored
@@ -44,7 +45,7 @@ function slices.repeated(p, layers)
     list[i] = kind.place == "middle" and not kind.forward_only
     if list[i] then
       number = number + 1
-      list[i] = is_repeated[p.recompute_method](number, p.recompute_layers)
+      list[i] = slices.is_repeated[p.recompute_method](number, p.recompute_layers)
       opens[i] = p.recompute_method ~= "uniform" or (number - 1) % p.recompute_layers == 0
     end
   end

@@ -19,8 +19,8 @@ flags.values = set [[
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
   context-parallel-size expert-model-parallel-size expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage
   num-virtual-stages-per-pipeline-rank micro-batch-size global-batch-size recompute-granularity recompute-method
-  recompute-num-layers recompute-modules data-parallel-sharding-strategy fp8-format fp8-recipe fp4-format
-  ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
+  recompute-num-layers recompute-modules recompute-layer-ids data-parallel-sharding-strategy fp8-format fp8-recipe
+  fp4-format ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
   optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
   microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout
