@@ -91,6 +91,23 @@ describe("ett sample", function()
     assert.equal(measured, held.rows)
   end)
 
+  it("shows the rate of this run, without the visits of one that was killed", function()
+    lfs.mkdir(folder .. "/operators")
+    local operator = assert(io.open(host.root .. "/spec/samplers/fixture/operators/spec_sleep.lua")):read "a"
+    write("operators/spec_sleep.lua", operator)
+    write("c.lua", "return { name = 'c', visits = 8, min_repeats = 1, max_repeats = 1, budget_seconds = 0.01, "
+      .. "cold_bytes = 1 << 20, samples = { { operator = 'spec_sleep', "
+      .. "shapes = { microseconds = 20000, number = { start = 1, stop = 3 } } } } }\n")
+    command.shell(([[cd '%s'; '%s/bin/ett' sample c.lua --out out --quiet & n=0
+      until [ "$(cat out/*.visits 2>/dev/null | wc -l)" -gt 10 ] || [ $n -gt 600 ]; do sleep 0.02; n=$((n + 1)); done
+      kill -KILL $!; wait $!]]):format(folder, host.prefix))
+    local text, status = run "sample c.lua --out out"
+    assert.equal(0, status, text)
+    local rate = tonumber(text:match "spec_sleep: 1/3  ([%d.]+) shapes/s")
+    assert(rate, text)
+    assert.is_true(rate <= 1 / 8 / 0.02, text) -- a visit of one shape takes at least 20 ms
+  end)
+
   it("continues from the tables, independent of the machine's clock", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
     local text, status = run "sample c.lua --out out --quiet --limit 1"

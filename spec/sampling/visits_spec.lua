@@ -92,15 +92,17 @@ end)
 describe("visits that an earlier run made", function()
   it("are not made again", function()
     local a, b = { values = "a" }, { values = "b" }
-    local seen = {}
+    local seen, turned = {}, {}
     Visits.restore(a, { { forward = { seconds = 2.0 } }, { forward = { seconds = 1.0 } } }, 3, Visits.better)
     assert.equals(1.0, a.results.forward.seconds)
-    Visits.run({ a, b }, 3, { merge = Visits.better, stop = function() return false end, turn = function() end,
+    Visits.run({ a, b }, 3, { merge = Visits.better, stop = function() return false end,
+      turn = function(under_way) turned[#turned + 1] = under_way end,
       visit = function(value)
         seen[#seen + 1] = value
         return { forward = { seconds = 1.5 } }
       end })
     assert.equals("bbab", table.concat(seen))
+    assert.same({ 2 / 3, 4 / 3, 5 / 3, 2 }, turned) -- after the visits of this run
     assert.equals(1.0, a.results.forward.seconds)
   end)
 

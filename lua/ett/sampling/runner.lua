@@ -123,6 +123,7 @@ function Runner:prepare()
   self.kept = self.visits > 1 and not shared and not self.chooser
     and visits.open(self.path, store.title(target, run), self.held) or nil
   self.report = { path = self.path, name = target.name, measured = 0, failed = 0, disturbed = 0,
+    earlier = 0.0, -- visits of an earlier run, in shapes
     total = #self.list, most = count, -- a chooser takes `most` of `total` shapes
     held = self.held and self.held.rows or 0, left = self.left, takes_turns = run.interleave,
     count = self.work.count }
@@ -234,6 +235,7 @@ function Runner:entry(position, tasks)
     local made = self.kept.of(table.concat(entry.values, ","))
     for _, results in ipairs(self.session.recall and made or {}) do self.session.recall(results) end
     visits.restore(entry, made, self.visits, tasks.merge)
+    self.report.earlier = self.report.earlier + math.min(1, #made / self.visits)
   end
   return entry
 end

@@ -95,13 +95,14 @@ function visits.run(block, count, tasks)
   for round = 1, count do
     for i, entry in ipairs(block) do
       if tasks.stop() then return false end
-      if not entry.err and not entry.settled and (entry.visits or 0) < round then
+      local due = not entry.err and not entry.settled and (entry.visits or 0) < round
+      if due then
         local timely = not tasks.pace or tasks.pace((round - 1 + (i - 1) / #block) / count)
         if 2 * round > count and not timely then return true end
         make(entry, tasks, 2 * round >= count)
       end
       entry.visits = math.max(entry.visits or 0, round)
-      tasks.turn(((round - 1) * #block + i) / count, round)
+      if due then tasks.turn(((round - 1) * #block + i) / count, round) end
     end
   end
   return not tasks.again or revisit(block, count, tasks)

@@ -30,16 +30,16 @@ local function progress(quiet)
   end
   function bar.step(report)
     if quiet then return end
-    local done, now, total, failed, disturbed = 0.0, sample.now(), 0, 0, 0
+    local done, now, total, failed, disturbed, earlier = 0.0, sample.now(), 0, 0, 0, 0.0
     for _, one in ipairs(together) do
       local came, came_failed = one.measured + one.failed, one.failed
       if one.count then came, came_failed = one.count() end -- over all ranks
       done, total = done + came + (one.under_way or 0), total + one.most
-      failed, disturbed = failed + came_failed, disturbed + one.disturbed
+      failed, disturbed, earlier = failed + came_failed, disturbed + one.disturbed, earlier + (one.earlier or 0.0)
     end
-    if done < total and now - last < (terminal and 0.1 or 5) then return end
+    if done < total and (now - last < (terminal and 0.1 or 5) or done <= earlier) then return end
     last = now
-    local rate = done / math.max(1e-9, now - start)
+    local rate = math.max(0.0, done - earlier) / math.max(1e-9, now - start) -- of this run
     local text = ("%d/%d  %.1f shapes/s  %s left  %d failed  %d disturbed"):format(math.floor(done), total,
       rate, duration((total - done) / math.max(rate, 1e-9)), failed, disturbed)
     if terminal then
