@@ -318,6 +318,24 @@ describe("a table", function()
     assert.equal(5, sampler.run(given, { out = folder })[1].measured)
   end)
 
+  it("removes what a process left that was killed while it wrote the header", function()
+    if not usable then return pending("no CPU back end") end
+    local given = small()
+    local path = sampler.run(given, { out = folder, limit = 1 })[1].path
+    local stem, left = path:gsub("%.csv$", ""), {}
+    for _, name in ipairs { stem .. ".csv.123-0.tmp", stem .. ".visits.45-1.tmp", stem .. "_2_1.csv.123-0.tmp",
+      stem .. ".csv.x-0.tmp" } do
+      assert(io.open(name, "w")):close()
+      left[#left + 1] = name
+    end
+    local other = assert(sample.journal(path, ""))
+    pcall(sampler.run, given, { out = folder })
+    for _, name in ipairs(left) do assert(lfs.attributes(name), name) end -- another process has the lock
+    other:close()
+    sampler.run(given, { out = folder })
+    for i, name in ipairs(left) do assert.equal(i > 2, lfs.attributes(name) ~= nil, name) end
+  end)
+
   it("parts cover the campaign without overlap", function()
     if not usable then return pending("no CPU back end") end
     local given, seen = small(), {}

@@ -3,6 +3,7 @@
 -- Rows are appended and synced one by one, so a killed campaign continues after the last row.
 local campaign = require "ett.sampling.campaign"
 local error_module = require "ett.base.error"
+local folder = require "ett.base.folder"
 local host = require "ett.host"
 local lfs = require "lfs"
 local sample = require "ett.sample"
@@ -178,6 +179,17 @@ local function is_leftover(held, run)
     and not run.continue_changed
 end
 
+-- Removes the unfinished files that killed processes left beside a table and its visits (runtime/io/file.c, replace).
+-- Only under the table's lock, which no other writer holds.
+local function remove_unfinished(path)
+  local parent, name = path:match "^(.-)([^/]*)%.csv$"
+  if not name then return end
+  for _, ending in ipairs { "csv", "visits" } do
+    local pattern = ("^%s%%.%s%%.%%d+%%-%%d+%%.tmp$"):format(name:gsub("%W", "%%%0"), ending)
+    for _, left in ipairs(folder.names(parent == "" and "." or parent, pattern)) do os.remove(parent .. left) end
+  end
+end
+
 -- Opens a target's table for appending; creates it if there is none or only a leftover. Raises if it cannot be
 -- continued.
 ---@return userdata journal, table held
@@ -188,6 +200,7 @@ function store.open(session, target, run, path)
   if held and not leftover then lines, settings_changed = check_continues(session, target, run, path, held) end
   local header = header_text(session, target, run, sample_table.columns(target))
   local journal = error_module.must(sample.journal(path, header))
+  remove_unfinished(path)
   if leftover and is_leftover(store.held(path, dimensions), run) then -- under the lock
     sample_visits.drop(path)
     os.remove(path)
