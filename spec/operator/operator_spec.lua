@@ -504,6 +504,22 @@ return op]]
     assert.equal(64, dense.ffn)
   end)
 
+  it("that reads a field that its shapes never have is told the nearest, too", function()
+    for name, field in pairs { astray = "widht", optional = "count", other = "experts" } do
+      write(name, ([[
+        local op = { name = "%s", summary = "s", schema = { width = "count", count = "count?" } }
+        local function doubled(s) return s.%s * 2 end
+        function op.shape(c) return { width = c.hidden } end
+        op.flops, op.bytes, op.kernel_shape, op.law, op.activation_bytes = doubled, doubled, doubled, doubled, doubled
+        return op]]):format(name, field))
+      local op = operator.get(name)
+      for _, of in ipairs { "flops", "bytes", "kernel_shape", "law", "activation_bytes" } do
+        assert.matches(name .. ".lua:2: attempt to perform arithmetic on a nil value %(field '" .. field .. "'%)"
+          .. (name == "astray" and "; did you mean 'width'%?$" or "$"), raised(op[of], { width = 64 }, "forward"))
+      end
+    end
+  end)
+
   it("whose shape copies such a field is told the nearest, too", function()
     for name, field in pairs { copied = "fnn", copied_absent = "experts" } do
       write(name, ([[

@@ -136,10 +136,10 @@ local function nearest_field(field, c)
   return error_module.suggestion(field, schema.keys(c))
 end
 
--- The raised value. If it is Lua's message about a field that configurations never have, it gets the nearest field.
-local function with_nearest(raised, c)
+-- The raised value, as an error object. Lua's message about a nil field gets the nearest name: nearest(field, of).
+local function with_nearest(raised, nearest, of)
   local field = type(raised) == "string" and raised:match "a nil value %(field '([^']+)'%)$"
-  return field and raised .. nearest_field(field, c) or raised
+  return error_module.traced(field and raised .. nearest(field, of) or raised)
 end
 
 -- The checked shape of a user's operator. The error of a wrong one names a misspelt field that the function has read.
@@ -161,7 +161,7 @@ local function guarded(shape, label)
   return function(c)
     local outer, view = reader, view_of(c)
     reader = label
-    local ok, s = xpcall(shape, function(raised) return error_module.traced(with_nearest(raised, c)) end, view)
+    local ok, s = xpcall(shape, function(raised) return with_nearest(raised, nearest_field, c) end, view)
     reader = outer
     if not ok then error(s, 0) end
     return s
@@ -199,6 +199,21 @@ local function checked_refusal(refuse, where, path)
   end
 end
 
+-- Text on a field that shapes never have: the nearest field, or "".
+local function nearest_of_shape(field, spec)
+  return spec[field] and "" or error_module.suggestion(field, schema.keys(spec))
+end
+
+-- A function of a user's operator that reads a shape; its errors name the field that a misspelt one may mean.
+local function reading_shape(fn, spec)
+  local function handler(raised) return with_nearest(raised, nearest_of_shape, spec) end
+  return function(a, b, c, d)
+    local ok, first, second, third = xpcall(fn, handler, a, b, c, d)
+    if not ok then error(first, 0) end
+    return first, second, third
+  end
+end
+
 --- The functions of a file, wrapped with a check of the returned value.
 local function checked_functions(op, path)
   local where = ("operator '%s'"):format(op.name)
@@ -210,8 +225,16 @@ local function checked_functions(op, path)
   op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
   local check, shape = schema.checker(op.schema, label), op.shape
-  op.shape = find.is_installed(path) and function(c) return check(shape(c)) end
-    or checked_shape(guarded(shape, label), check)
+  if find.is_installed(path) then
+    op.shape = function(c) return check(shape(c)) end
+    return
+  end
+  op.shape = checked_shape(guarded(shape, label), check)
+  for _, name in ipairs(schema.keys(returned)) do
+    if op[name] and name ~= "parts" then op[name] = reading_shape(op[name], op.schema) end
+  end
+  op.kernel_shape = reading_shape(op.kernel_shape, op.schema)
+  op.law = op.law and reading_shape(op.law, op.schema)
 end
 
 local loaded = {}      -- path -> operator
