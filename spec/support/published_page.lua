@@ -342,7 +342,7 @@ memory of the software and were not checked against its code. So the errors abov
 - Steps are slower than estimated more often than faster, so intervals reach further up than down. The two factors are
   fitted with equal weight for every source. With these weights 89 % of the steps lie inside, and 84 % with equal
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
-  (spec/bench/support/fit_interval.lua). Software that was not compared on a generation of devices has the same width.
+  (spec/bench/support/fit_interval.lua). Software that was not compared on one of these generations has the same width.
   Estimated with stacks of other software (fit_other_software.lua), steps need 0.14 instead of the fitted 0.19.
 ]]
 

@@ -64,8 +64,8 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- These are means of v5p's times for two sequences of 8192 tokens and a window of 4096 (apple/axlearn,
 --- tpu_attention_benchmark.py). Larger matrix units have laws of their own (ett.profile.kernels.splash).
 --- efficient stands for PyTorch's memory-efficient kernel (xformers') with an explicit mask: it computes every score,
---- and its factors refer to the newest kernel without a mask. Ampere: 49.8 ms forward for 160 heads of 128 and 8096
---- tokens on A100 (facebookresearch/xformers#389), and 56.5 and 93.6 ms backward for 160 and 320 heads and 4096 tokens
+--- and its factors refer to the newest kernel without a mask. Ampere forward: 49.8 ms for 160 heads of 128 and 8096
+--- tokens on A100 (facebookresearch/xformers#389). Backward: 56.5 and 93.6 ms for 160 and 320 heads and 4096 tokens
 --- (#557, whose device is not stated). Transformers 4.40 passes a mask for Mistral 7B and 4.39 none. Training took
 --- 0.095 ms a token longer at 4096 tokens, and 0.197 at 8192 (huggingface/transformers#30461, device not stated). On
 --- A100 ett has 0.097 and 0.200 with recomputation, 0.082 and 0.168 without. The kernel is Ampere's: on Hopper and
