@@ -2,7 +2,7 @@
 --
 -- Events are starts and ends of device rows and of host calls. An event's time is the maximum over its predecessors,
 -- each with its lag, plus its own delay:
---   device row start   end of the row before it on its stream; its launch; its awaited row on another stream
+--   device row start   end of the row before it on its stream; its launch; its awaited rows on other streams
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it on its thread, or the thread that woke it; plus the own time of the host
@@ -14,6 +14,7 @@
 -- A run may have a million events, so an event is a number n, not a table: its fields are time[n], delay[n], kind[n],
 -- name[n] and rank[n]. Its predecessors are a linked list: link last_link[n] was added last, before_link[l] is the link
 -- before l, and 0 ends the list. Link l stands for the predecessor of[l] with the lag lag[l].
+local by = require "ett.base.by"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
 
@@ -179,14 +180,21 @@ local function host_chains(self, rows, rank, on_device, most)
   return calls
 end
 
---- The minimum time from a call's start to its row's start: the launch latency.
+--- The launch latency: the least time from a call's start to its row's start. If the device was busy at each call,
+--- every row may have waited for others, so this time is only an upper bound. Then it is at most the shortest launch
+--- call.
 local function launch_delay(rows, calls)
-  local least = math.huge
+  local least, shortest, idle, ended, recording = math.huge, math.huge, false, nil, nil
   for _, row in ipairs(rows) do
+    if row.recording ~= recording then ended, recording = nil, row.recording end -- rows before it are unknown
     local call = row.call_row and calls.of_row[row.call_row]
-    if call and row.ts >= call.ts then least = math.min(least, row.ts - call.ts) end
+    if call and row.ts >= call.ts then
+      least, shortest = math.min(least, row.ts - call.ts), math.min(shortest, call.stop_time - call.ts)
+      idle = idle or ended and ended <= call.ts
+    end
+    ended = math.max(ended or row.stop, row.stop)
   end
-  return least
+  return idle and least or math.min(least, shortest)
 end
 
 --- Device rows sorted by end (stable), and the list of their ends.
@@ -202,9 +210,37 @@ local function by_end(rows)
   return finished, ends
 end
 
---- Starts of device rows follow their stream, their launch, and rows of other streams that end just before.
+--- Pairs of a row and the last row launched before it on another stream, if that was launched after the row before it
+--- on its own stream: { { row, other, class } }. Pairs of a class have the same two streams and the same name of `row`.
+--- class.seen: one `row` waited for its `other`; class.broken: one began before the end of its `other`.
+---@param ready table<table, integer> the earliest start of each row after its own stream and its launch
+local function stream_pairs(self, rows, calls, ready)
+  local launched, newest, place, classes, list = {}, {}, {}, {}, {}
+  for _, row in ipairs(rows) do
+    if row.call_row and calls.of_row[row.call_row] then launched[#launched + 1] = row end
+  end
+  table.sort(launched, by("call_ts", "row"))
+  for i, row in ipairs(launched) do
+    local stream = row.stream
+    for other_stream, other in pairs(newest) do
+      if other_stream ~= stream and place[other_stream] > (place[stream] or 0) and other.recording == row.recording then
+        local key = ("%s %s %s"):format(stream, other_stream, self.name[row.start])
+        local class = classes[key] or { seen = false, broken = false }
+        classes[key] = class
+        class.broken = class.broken or other.stop > row.ts
+        class.seen = class.seen or other.stop > ready[row]
+        list[#list + 1] = { row = row, other = other, class = class }
+      end
+    end
+    newest[stream], place[stream] = row, i
+  end
+  return list
+end
+
+--- Starts of device rows follow their stream, their launch, and rows of other streams that end just before. A wait for
+--- another stream that delayed one row of a name also holds for rows that it did not delay, unless a pair breaks it.
 local function link_rows(self, rows, calls)
-  local by_stream, delay = {}, launch_delay(rows, calls)
+  local by_stream, delay, readies = {}, launch_delay(rows, calls), {}
   local finished, ends = by_end(rows)
   local ended = 0 -- number of rows that end at or before the start of the row
   for _, row in ipairs(rows) do
@@ -224,15 +260,22 @@ local function link_rows(self, rows, calls)
       self:follow(row.start, call.start, delay)
       ready = math.max(ready or call.ts, call.ts + delay)
     end
+    ready = ready or math.mininteger
     local last = finished[ended]
     if last and last.stream ~= row.stream and last.start ~= row.start and last.recording == row.recording
-      and last.stop > (ready or math.mininteger) then
+      and last.stop > ready then
       self:follow(row.start, last.finish)
     end
+    readies[row] = ready
+    by_stream[row.stream] = row
+  end
+  for _, pair in ipairs(stream_pairs(self, rows, calls, readies)) do
+    if pair.class.seen and not pair.class.broken then self:follow(pair.row.start, pair.other.finish) end
+  end
+  for _, row in ipairs(rows) do
     self:settle(row.start)
     self:follow(row.finish, row.start)
     self:settle(row.finish)
-    by_stream[row.stream] = row
   end
 end
 
