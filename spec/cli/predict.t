@@ -118,10 +118,6 @@ $ ett predict --model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro
 ett: plan: field 'schedule': ...a,b.lua...
 ?2
 
-$ ett search --plan ds.json
-ett: search: unknown option '--plan'; `ett predict`, `ett compare` and `ett sweep` read a trainer's plan: give its fields as words NAME=VALUE
-?2
-
 Without --cluster every command takes the same one.
 $ M='--model llama3-8b seq=2048 zero=1 dp=8 global_batch=8'; S='ett search --model llama3-8b --seq 2048 --global-batch 8 --devices 8 zero=1 tp=1 pp=1'; ett predict $M | grep -o '(dgx_.*)'; ett sweep $M tp=1,2 | grep -o 'on [a-z_0-9]*'; ett compare $M | grep -o 'cluster [a-z_0-9]*'; ett compare $M 'tp=1 cluster=perlmutter' 'tp=1 pp=1' | grep '^cluster'; $S 2>/dev/null | grep -o '(dgx_.*)'
 (dgx_h100)

@@ -166,6 +166,34 @@ ett: nosuch: ...
 $ echo 'torchrun --nproc_per_node 8 run.py --recipe llama3_8b_config dataset.sequence_length=512 train.global_batch_size=8 peft=lora' > run.sh; ett search --megatron-args run.sh --model llama3-8b layers=2 --quiet
 seq=512 ...lora_rank=32...
 
+# --plan takes launch scripts, too. A trainer's file gives batch and precision; its degrees are searched.
+
+$ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --fp16 --global-batch-size 32 --tensor-model-parallel-size 4 --nproc-per-node 8' > flags; ett search --megatron-args flags --quiet > a; ett search --plan flags --quiet > b; cmp a b; printf '[training]\nseq_len = 1024\nlocal_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 2\n' > t.toml; W='--model llama layers=8 hidden=1024 heads=8 vocab=32000'; ett search --plan t.toml $W --devices 8 --quiet; ett search --plan t.toml $W --devices 8 tp=2 --quiet; ett search --plan t.toml $W --devices 8 --fix tp=4 --quiet
+seq=1024 tp=8 ...stack=torchtitan_eager... global_batch=4
+seq=1024 tp=2 ...stack=torchtitan_eager... global_batch=4
+seq=1024 tp=4 ...stack=torchtitan_eager... global_batch=4
+
+# A search of DeepSpeed's file needs the length and the devices, and names the fields of the file that it leaves out.
+
+$ echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}' > ds.json; S='ett search --plan ds.json --model llama layers=8 hidden=1024 heads=8 vocab=32000'; $S --seq 2048 --devices 4 --where 'zero == 2' 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048 --devices 4 --where 'zero == 2' offload_gradients=1 --fix offload_optimizer=1 --vary bucket_bytes=5e8,1e9 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048; $S --seq 2048 --vary devices=4,8; $S --devices 4
+  seq=2048 ...gradient_dtype=bf16 dp=4 zero=2 global_batch=32 gradient_all_reduce=true...
+  note: the search leaves these fields of the file at their defaults; add those to keep: offload_gradients=1 offload_optimizer=1 bucket_bytes=1000000000
+  seq=2048 ...zero=2 offload_gradients=1 offload_optimizer=1 global_batch=32 ...
+ett: search: give --devices N, or several numbers with --vary devices=64..1024
+ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
+ett: search: plan: missing field 'seq' (a positive integer)
+?1
+
+$ echo '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}' > ds.json; ett search --plan ds.json; echo $?; ett search --plan ds.json --megatron-args ds.json --model llama; echo $?; echo '{"bf16": {"enabled": true}}' > ds.json; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048 --global-batch 16 --quiet; ett search --plan nosuch.json --model llama3-8b
+ett: search: --plan needs --model: the file does not describe the model
+2
+ett: search: give --megatron-args or --plan, not both
+2
+ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
+seq=2048 ...gradient_dtype=bf16... global_batch=16...
+ett: nosuch.json: ...
+?1
+
 # DeepSpeed all-reduces gradients at stages 1 and 2, in the type of the weights.
 
 $ echo '--deepspeed --bf16 --zero-stage 0 --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --global-batch-size 32 --num-gpus 8' > ds; for z in zero=2 --where=zero==2 --where=zero==3; do ett search --megatron-args ds $z --quiet; done

@@ -71,10 +71,6 @@ function fields.offers()
   return names
 end
 
---- Hints of commands that read no plan of a trainer.
-fields.plan_hint = { plan = "`ett predict`, `ett compare` and `ett sweep` read a trainer's plan: give its fields as "
-  .. "words NAME=VALUE" }
-
 --- `hints` of a command (ett.base.options): its own, and for options that are fields of the plan or the model.
 ---@param own table<string, string>?
 function fields.hints(own)

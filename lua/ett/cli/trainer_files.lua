@@ -1,4 +1,4 @@
---- Files of trainers on a command line: the options --megatron-args and --plan of predict, compare and sweep.
+--- Files of trainers on a command line: the options --megatron-args and --plan of predict, compare, sweep and search.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local merged = require "ett.base.merged"

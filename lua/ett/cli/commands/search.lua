@@ -3,8 +3,9 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local merged = require "ett.base.merged"
 local options = require "ett.base.options"
+local trainer_files = require "ett.cli.trainer_files"
 
--- Fields that a launch script fixes for every layout; its other fields are searched.
+-- Fields that a launch script or a trainer's file fixes for every layout. Its layout is searched.
 local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "reduce_dtype", "accumulate_gradients",
   "optimizer_bytes", "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "lora_rank",
   "lora_targets", "stack" }
@@ -25,25 +26,43 @@ local function settle_reduction(opts, plan, vary)
   opts.where = opts.where and ("(%s) and %s"):format(opts.where, rule) or rule
 end
 
---- Model, fixed and varied fields and devices of Megatron-LM's flags, overridden by the words, and whether DeepSpeed
---- reduces the gradients.
-local function of_flags(opts, words)
-  local texts, hyper = fields.sort("search", options.words(words, "search"),
-    opts.model or require("ett.model.hyper").fields)
+--- Adds a note on fields of a file that the search neither fixes nor searches.
+---@param own table the file's plan
+local function note_left(model, own, plan, vary)
+  local left = merged(own)
+  for name in pairs(own) do if plan[name] ~= nil or vary[name] then left[name] = nil end end
+  for _, name in ipairs(require("ett.search.searched").fields) do left[name] = nil end
+  local words = require("ett.search.text").plan(left)
+  if words == "" then return end
+  model.notes = model.notes or {}
+  table.insert(model.notes, ("the search leaves these fields of the file at their defaults; add those to keep: %s")
+    :format(words))
+end
+
+--- Model, fixed and varied fields and devices (nil: not stated) of --megatron-args or --plan, overridden by the words,
+--- and the file's plan.
+local function of_file(opts, words)
+  local texts, hyper = trainer_files.sort("search", opts, options.words(words, "search"))
   local given, vary = fields.split("search", texts)
   given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
-  local read = require("ett.import.megatron").read
+  local sizes, devices = fields.values(hyper), opts.devices
   local function run_of(dp, micro_batch)
-    return read(opts.megatron_args, merged(given, { dp = given.dp or dp, micro_batch = given.micro_batch
-      or micro_batch }), fields.values(hyper), opts.model and fields.model(opts.model, hyper))
+    return trainer_files.read(opts, merged(given, { dp = given.dp or dp, micro_batch = given.micro_batch
+      or micro_batch }), sizes)
   end
-  local p = run_of(1).plan -- its micro-batch is only searched, and needs no note if the file lacks it
-  local run = run_of(opts.devices and math.max(1, opts.devices // (p.tp * p.pp * p.cp)), p.micro_batch)
+  local function ranks_of(p) return (p.tp or 1) * (p.pp or 1) * (p.cp or 1) end
+  local model, p = run_of(opts.megatron_args and 1 or devices)
+  -- The micro-batch of a launch script is only searched, and needs no note if the file lacks it.
+  if opts.megatron_args or devices then
+    model, p = run_of(devices and math.max(1, devices // ranks_of(p)), opts.megatron_args and p.micro_batch)
+  end
   local plan = {}
-  for _, name in ipairs(settled) do plan[name] = run.plan[name] end
+  for _, name in ipairs(settled) do plan[name] = p[name] end
+  if not plan.global_batch and p.dp and p.micro_batches then
+    plan.global_batch = p.dp * (p.micro_batch or 1) * p.micro_batches
+  end
   opts.seq, opts.global_batch = nil, nil
-  return run.model, merged(plan, given), vary, require("ett.plan").devices(run.plan),
-    run.plan.gradient_all_reduce ~= nil
+  return model, merged(plan, given), vary, p.dp and ranks_of(p) * p.dp, p
 end
 
 --- Refuses a name in --fix or --vary that is no field of a plan.
@@ -58,9 +77,10 @@ end
 
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
-  local model, plan, vary, devices, deepspeed
-  if opts.megatron_args then
-    model, plan, vary, devices, deepspeed = of_flags(opts, words)
+  local model, plan, vary, devices, own
+  trainer_files.check("search", opts)
+  if opts.megatron_args or opts.plan then
+    model, plan, vary, devices, own = of_file(opts, words)
   else
     local texts
     texts, model = fields.subject("search", opts, words)
@@ -91,7 +111,8 @@ local function asked(opts, words)
   for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
     if opts[option] then set(plan, name, opts[option]) end
   end
-  if deepspeed then settle_reduction(opts, plan, vary) end
+  if own and own.gradient_all_reduce ~= nil then settle_reduction(opts, plan, vary) end -- DeepSpeed reduces them
+  if own then note_left(model, own, plan, vary) end
   if not vary.devices then opts.devices = opts.devices or devices end
   return model, plan, vary
 end
@@ -152,7 +173,8 @@ return {
   offers = fields.offers,
   summary = "find the best plan over layouts, devices and clusters",
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]\n"
-    .. "       ett search --megatron-args FILE [--model NAME] --cluster NAME [--devices N] [NAME=VALUE ...]",
+    .. "       ett search --megatron-args FILE [--model NAME] --cluster NAME [--devices N] [NAME=VALUE ...]\n"
+    .. "       ett search --plan FILE --model NAME --cluster NAME [--devices N] [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
       .. "A field with one value, as NAME=VALUE or by --fix, is fixed. A field with several values, as NAME=LIST\n"
@@ -160,12 +182,13 @@ return {
       .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
       .. "20 rows. Estimates have errors, so none is certain.\n\n" .. fields.help(opts)
   end,
-  hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices",
-    plan = fields.plan_hint.plan },
+  hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
     fields.model_option,
     { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "
       .. "the model, too" },
+    { "plan", "FILE", "with --model: the same of a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText; or a file "
+      .. "of --megatron-args" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
