@@ -136,8 +136,10 @@ local function nearest_field(field, c)
   return error_module.suggestion(field, schema.keys(c))
 end
 
--- The raised value, as an error object. Lua's message about a nil field gets the nearest name: nearest(field, of).
+-- The raised value; a string or an error as an error object. Lua's message about a nil field gets the nearest name:
+-- nearest(field, of).
 local function with_nearest(raised, nearest, of)
+  if type(raised) == "table" and not error_module.is(raised) then return raised end
   local field = type(raised) == "string" and raised:match "a nil value %(field '([^']+)'%)$"
   return error_module.traced(field and raised .. nearest(field, of) or raised)
 end
