@@ -494,17 +494,15 @@ static double reduced_gradient(const ett_evaluation *e) {
   return has_master(p) && p->optimizer_bytes <= 6 ? 2 : sizeof(float);
 }
 
-/* Fills in the memory of the software, and the total. fp32_gradients: bytes of fp32
- * copies of the gradients whose weights the rank updates. cached: bytes of weight
- * gradients that stay allocated. */
+/* Fills in the memory of the software, and the total. copied: bytes of fp32_copies.
+ * cached: bytes of weight gradients that stay allocated. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
-                          double fp32_gradients, double cached, int communicators) {
+                          double copied, double cached, int communicators) {
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
-  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(e->plan) &&
-      fp32_gradients > passing)
-    s->update_bytes = fp32_gradients - passing;
+  if (copied > passing)
+    s->update_bytes = copied - passing;
   s->cached_bytes = cached;
   /* Software that keeps both kinds of gradients supports no sharded ones (DeepSpeed,
    * pipe/engine.py: "only bf16 + z1 are supported"). */
@@ -657,14 +655,24 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   return m;
 }
 
-/* The gradients of the only micro-batch grow while its activations are freed. At the end
- * of the backward pass they have their full size, beside the activations of one layer. Of
- * their bytes, those count that exceed the peak of the passes. */
+/* Bytes of the fp32 copies that the update makes of gradients of fewer bits. */
+static double fp32_copies(const ett_evaluation *e, const stage_memory *m) {
+  const ett_step_plan *p = e->plan;
+  if (p->gradient_bytes >= (int32_t)sizeof(float) || !updates_in_fp32(p) ||
+      casts_gradients(e))
+    return 0;
+  return (1 - p->offload_optimizer) * m->fp32_gradients;
+}
+
+/* The gradients of the only micro-batch grow while its activations are freed. They have
+ * their full size at the end of the backward pass, beside the activations of one layer,
+ * and at the update, beside their fp32 copies. Of their bytes, those count that exceed
+ * the peak of the passes, or that of the copies if it is higher. */
 static double beyond_passes(const ett_evaluation *e, const ett_step_stage *s,
-                            const stage_memory *m, double working) {
+                            const stage_memory *m, double working, double copied) {
   int replicas = e->dense.degree > 1 || e->expert.degree > 1;
   double passing = s->activation_bytes + s->temporary_bytes + working;
-  double beyond = s->gradient_bytes + m->one - passing;
+  double beyond = s->gradient_bytes + (copied > m->one ? copied : m->one) - passing;
   if (!e->program->frees_gradients || e->plan->micro_batches > 1 || replicas)
     return s->gradient_bytes;
   return smaller(s->gradient_bytes, beyond > 0 ? beyond : 0);
@@ -704,8 +712,8 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   move_to_host(p, s, m, stored);
-  s->gradient_bytes = beyond_passes(e, s, m, working);
-  double copied = casts_gradients(e) ? 0 : (1 - p->offload_optimizer) * m->fp32_gradients;
+  double copied = fp32_copies(e, m);
+  s->gradient_bytes = beyond_passes(e, s, m, working, copied);
   fill_software(e, s, working, copied, m->cached, m->communicators);
 }
 

@@ -228,6 +228,25 @@ describe("the memory of an estimate", function()
     end
   end)
 
+  it("counts the gradients of one micro-batch beside the update's fp32 copies", function()
+    local before = 0
+    for _, seq in ipairs { 512, 1024, 2048, 4096, 8192, 16384, 32768 } do
+      local function stage(frees)
+        return run({ tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 1, gradient_dtype = "bf16",
+          optimizer_bytes = 12, seq = seq }, "fsdp_eager:frees_gradients=" .. tostring(frees)).stages[1]
+      end
+      local kept, freed = stage(false), stage(true)
+      local passes = freed.activation_bytes + freed.working_bytes
+      -- Either the passes need most, or the update: 2 bytes of a gradient and 4 of its copy.
+      local most = math.max(passes, (2 + 4) * freed.parameters)
+      assert.near((2 + 12) * freed.parameters + most + freed.workspace_bytes, freed.allocated_bytes, 1)
+      assert.is_true(freed.memory_bytes <= kept.memory_bytes and freed.memory_bytes >= before)
+      before = freed.memory_bytes
+      if seq == 512 then assert.equal(kept.memory_bytes, freed.memory_bytes) end
+      if seq == 32768 then assert.equal(0, freed.gradient_bytes) end
+    end
+  end)
+
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
       local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }
