@@ -333,8 +333,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   of->input[o->role] += (1 - o->weight_share) * backward;
   of->half[o->role] += half;
   s->recompute[ETT_RECOMPUTE_HALF] += half;
-  if (!o->never_again)
-    s->recompute[ETT_RECOMPUTE_FULL] += forward;
+  *(o->never_again ? &s->left_out : &s->recompute[ETT_RECOMPUTE_FULL]) += forward;
   s->recompute[ETT_RECOMPUTE_SELECTIVE] += n * repeated;
   int selected = o->selective && !o->never_again;
   if (selected) {
@@ -346,8 +345,8 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double ahead = forward > 0 ? o->beside_seconds : 0, behind = o->beside_seconds - ahead;
   for (int l = 0; l < p->lanes; l++) {
     s->forward_lane[l] += o->lanes[l] * (forward + n * ahead);
-    s->repeated[ETT_RECOMPUTE_FULL].lane[l] +=
-        o->never_again ? 0 : o->lanes[l] * (forward + n * ahead);
+    (o->never_again ? s->left_out_lane : s->repeated[ETT_RECOMPUTE_FULL].lane)[l] +=
+        o->lanes[l] * (forward + n * ahead);
     s->repeated[ETT_RECOMPUTE_SELECTIVE].lane[l] +=
         selected ? o->lanes[l] * (forward + n * ahead) : 0;
     s->repeated[ETT_RECOMPUTE_HALF].lane[l] += o->lanes[l] * (half + again * ahead);
@@ -592,23 +591,37 @@ static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
   return copy;
 }
 
-/* A layer under recompute_layers, the number-th of its slice that can be recomputed.
- * remade: bytes that the backward pass makes again for it and for the layers before it
- * that have the same stored input. Returns `copy`, changed. */
-static const ett_layer_sums *in_part(const ett_program *p, const ett_layer_sums *of,
-                                     int64_t number, double *remade,
-                                     ett_layer_sums *copy) {
+/* Layers of a slice that have the same stored input, up to one layer. remade: bytes that
+ * the backward pass makes again for them. last: the kind of that layer. */
+typedef struct layer_group {
+  double remade;
+  const ett_layer_sums *last;
+} layer_group;
+
+/* A layer of kind k under recompute_layers, the number-th of its slice that can be
+ * recomputed. Adds it to `group`. It needs the output of the layer before it in the
+ * group, so it also counts the operations that recomputation leaves out of a last layer.
+ * Returns `copy`, changed. */
+static const ett_layer_sums *in_part(const ett_program *p, size_t k,
+                                     const ett_layer_sums *of, int64_t number,
+                                     layer_group *group, ett_layer_sums *copy) {
   const int full = ETT_RECOMPUTE_FULL, none = ETT_RECOMPUTE_NONE;
   int64_t n = p->recompute_layers;
   *copy = *of;
   if (p->recompute_method == ETT_RECOMPUTE_UNIFORM) {
     int opens = (number - 1) % n == 0;
-    *remade = opens ? of->layer_bytes[full] : *remade + of->activation_bytes[none];
-    if (!opens)
+    group->remade =
+        opens ? of->layer_bytes[full] : group->remade + of->activation_bytes[none];
+    if (!opens) {
       copy->activation_bytes[full] = 0;
-    copy->layer_bytes[full] = *remade;
+      copy->recompute[full] += group->last->left_out;
+      for (int l = 0; l < p->lanes; l++)
+        copy->repeated[full].lane[l] += group->last->left_out_lane[l];
+    }
+    group->last = &p->sums[k];
+    copy->layer_bytes[full] = group->remade;
     for (int w = 0; w < 2; w++)
-      copy->working_bytes[full][w] = of->working_bytes[none][w] + *remade;
+      copy->working_bytes[full][w] = of->working_bytes[none][w] + group->remade;
   } else if (p->recompute_method == ETT_RECOMPUTE_BLOCK ? number > n : number % n != 0) {
     copy->recompute[full] = copy->layer_bytes[full] = 0;
     copy->activation_bytes[full] = of->activation_bytes[none];
@@ -664,7 +677,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
                        (long long)given, (long long)middle);
   int v = 0, odd = 0, alike = -1; /* alike: a slice with only `n` layers of kind k */
   int64_t room = split[0], n = 0, number = 0; /* number: as in in_part, of slice v */
-  double remade = 0;
+  layer_group group = {.remade = 0};
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
@@ -695,7 +708,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         add_layers(&sums[v], of, (double)n, p->lanes);
       else
         for (int64_t i = 0; i < n; i++)
-          add_layers(&sums[v], in_part(p, of, ++number, &remade, &part), 1, p->lanes);
+          add_layers(&sums[v], in_part(p, k, of, ++number, &group, &part), 1, p->lanes);
       alike = whole ? v : -1;
     }
   }

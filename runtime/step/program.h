@@ -120,7 +120,8 @@ typedef struct ett_operation {
   int loss;        /* holds the logits */
   int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
   int waits_again; /* the wait `repeated` counts the launches of its repeated run */
-  int never_again; /* recomputation ends before it */
+  int never_again; /* recomputation ends before it, unless a later layer of the same group
+                      (ETT_RECOMPUTE_UNIFORM) needs the layer's output */
   ett_role role;
   ett_host_wait host;
   /* If the host reads from the device within the pass: its waits, of which the longest
@@ -165,6 +166,8 @@ typedef struct ett_layer_sums {
   struct ett_repeated {
     double lane[ETT_LANES], hidden;
   } repeated[ETT_RECOMPUTES];
+  /* Seconds of one layer's operations with never_again, of all and on the lanes. */
+  double left_out, left_out_lane[ETT_LANES];
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */

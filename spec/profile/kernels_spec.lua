@@ -1006,6 +1006,28 @@ describe("a stack", function()
     assert.near(sums(true, "full") / 2, sums(true, "half"), 1e-12)
   end)
 
+  it("with stops_early leaves out the end of a group's last layer alone", function()
+    local function of(stops, layers)
+      local e = under("torchtitan", { stops_early = stops, graphs = true }, dense, { seq = 4096, micro_batches = 2,
+        tp = 2, recompute = "full", recompute_layers = layers, recompute_method = layers and "uniform" })
+      local values = { step = e.step_seconds, energy = e.kwh_per_step, memory = not layers and e.memory_bytes or nil }
+      for _, list in ipairs { e.operators, e.collectives } do
+        for _, l in ipairs(list) do values[l.name .. (l.group or "")] = l.recompute_seconds end
+      end
+      return values
+    end
+    local whole, early = of(false), of(true)
+    assert.equal(whole.memory, early.memory)
+    local changed = 0
+    for _, layers in ipairs { 1, 2, 4, 8 } do
+      for name, value in pairs(of(true, layers)) do -- of one in `layers`
+        assert.near(whole[name] - (whole[name] - early[name]) / layers, value, 1e-9 * whole[name], name)
+        changed = changed + (layers == 8 and whole[name] > early[name] and 1 or 0)
+      end
+    end
+    assert.equal(5, changed) -- step, energy, product, sum and addition
+  end)
+
   it("launches a collective once, in its own pass", function()
     local function waits(layers, tp)
       return line(under("megatron_2021", { launch_seconds = 1 }, { layers = layers, hidden = 1024, heads = 8,

@@ -764,8 +764,9 @@ describe("recompute_layers", function()
   -- repeated passes of a micro-batch, and bytes at the peak of one, for each stage.
   local function stages(layers, given)
     local program <close> = step_core.program {
-      operations = { { forward = { 1 }, backward = { 2 }, activation_bytes = 100, working_bytes = 5 } },
-      kinds = { { place = "middle", count = layers, uses = { 1 }, input_bytes = 10 } },
+      operations = { { forward = { 1 }, backward = { 2 }, activation_bytes = 100, working_bytes = 5 },
+        given.last and { forward = { given.last }, never_again = true } },
+      kinds = { { place = "middle", count = layers, uses = { 1, given.last and 1 }, input_bytes = 10 } },
       recompute_layers = given.recompute_layers, recompute_method = given.recompute_method }
     local demands <close> = step_core.demands()
     local workspace <close> = step_core.workspace()
@@ -809,6 +810,23 @@ describe("recompute_layers", function()
     assert.same({ 1 + 2, 2 + 2 }, seconds "block")
     assert.same({ 0 + 2, 1 + 1 }, seconds "every")
     assert.same({ 1 + 4, 3 + 2 }, seconds "uniform")
+  end)
+
+  it("repeats the last operations of each layer whose output the next layer of a group needs", function()
+    -- 10 s behind the last stored tensor of a layer. Numbers of layers in the groups of three layers: 1 1 1, 2 1, 3.
+    for count, outputs in ipairs { 0, 1, 2, 2 } do
+      local seconds = stages(3, { recompute_layers = count, recompute_method = "uniform", last = 10 })[1][1]
+      assert.equal(3 + 10 * outputs, seconds)
+    end
+    assert.equal(3, stages(3, { last = 10 })[1][1])
+    for _, method in ipairs { "block", "every" } do
+      assert.equal(1, stages(3, { recompute_layers = method == "block" and 1 or 2, recompute_method = method,
+        last = 10 })[1][1])
+    end
+    -- Slices of 1, 3, 4 and 2 layers; 1 and 4 on the first stage.
+    local list = stages(10, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 2, split = { 1, 3, 4, 2 },
+      recompute_layers = 3, recompute_method = "uniform", last = 10 })
+    assert.same({ 5 + 10 * (0 + 2), 5 + 10 * (2 + 1) }, { list[1][1] / 2, list[2][1] / 2 })
   end)
 
   local hyper = { layers = 8, hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2,

@@ -6,6 +6,7 @@ local json = require "ett.json"
 local random_plans = require "random_plans"
 local step_core = require "step_core"
 local near = require "near"
+local plan_module = require "ett.plan"
 
 local flat, proportional, generator = random_plans.flat, random_plans.profile, random_plans.generator
 local llama, mixture, plans, with = random_plans.llama, random_plans.mixture, random_plans.plans, random_plans.with
@@ -117,6 +118,33 @@ describe("a step's time", function()
     near(full.stages[1].recompute_seconds, full.step_seconds - none.step_seconds, "step")
     local a, b = run(p, llama(1)).stages[1].forward_seconds, run(p, llama(2)).stages[1].forward_seconds
     near(12 * (b - a), full.stages[1].recompute_seconds, "a layer's forward, 12 times")
+  end)
+
+  it("of groups of layers is between full recomputation with early stop and without", function()
+    local stacks, changed = require "ett.operator.stack", 0
+    for _, name in ipairs(stacks.names()) do
+      for i, p in ipairs(plans(4, 18, experts)) do
+        local model = i % 2 == 0 and experts or dense
+        local function of(stops, layers)
+          local q = with(p, { recompute = "full", recompute_layers = layers, ep = model == dense and 1 or p.ep,
+            recompute_method = layers and "uniform" or nil, stack = ("%s:stops_early=%s"):format(name, stops) })
+          if #plan_module.violations(q, model, "dgx_h100") > 0 then return nil end
+          return estimate.new { model = model, cluster = "dgx_h100", profile = false, plan = q, interval = false }
+        end
+        local early, whole, text = of(true), of(false), name .. " " .. describe_plan(p)
+        if early then
+          for _, layers in ipairs { 1, 2, 3, 12 } do
+            local group = of(true, layers)
+            not_above(early.step_seconds, group.step_seconds, text)
+            not_above(group.step_seconds, whole.step_seconds, text)
+            near(of(false, layers).step_seconds, whole.step_seconds, text)
+            if layers == 1 then near(early.step_seconds, group.step_seconds, text) end
+            changed = changed + (group.step_seconds > early.step_seconds * (1 + 1e-6) and 1 or 0)
+          end
+        end
+      end
+    end
+    assert.is_true(changed > 50, ("%d groups"):format(changed))
   end)
 
   it("falls with 8-bit products, while the stored weights stay the same", function()

@@ -176,7 +176,8 @@ end)
 
 --- A step of a program by hand; seconds: of each kind of message, a number or a function of its bytes.
 local function evaluate(given, kinds, operations, seconds)
-  local program <close> = step_core.program { operations = operations, kinds = kinds, boundary_bytes = 1 }
+  local program <close> = step_core.program { operations = operations, kinds = kinds, boundary_bytes = 1,
+    recompute_layers = given.recompute_layers, recompute_method = given.recompute_method }
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()
   given.seq, given.clip_gradients = 1, false
@@ -202,6 +203,26 @@ describe("a step on its links", function()
     end
     -- The backward pass of 3 s a layer, of which 1 s is repeated, has the links for the gradients alone.
     assert.equal(step("none", 3), step("full", 2))
+  end)
+
+  it("carries the last messages of layers whose output the next layer of a group needs", function()
+    local message = { kind = "collective", forward = { 4 }, lanes = "network" }
+    local operations = { { forward = { 1 }, backward = { 2 }, dense_parameters = 1000 }, message,
+      merged(message, { never_again = true }) }
+    local function step(kinds, layers)
+      return evaluate({ dp = 2, micro_batches = 1, overlap_gradients = true, bucket_bytes = 2000, recompute = "full",
+        recompute_layers = layers, recompute_method = layers and "uniform" }, kinds, operations,
+        { all_reduce = function(bytes) return bytes / 1000 end }).step_seconds
+    end
+    local alike = { { place = "middle", count = 4, uses = { 1, 0, 1 } } }
+    local function layers(whole) -- those that send their last message again, and the others
+      return { { place = "middle", count = whole, uses = { 1, 1, 0 } },
+        { place = "middle", count = 4 - whole, uses = { 1, 0, 1 } } }
+    end
+    assert.equal(step(layers(3)), step(alike, 4))
+    assert.equal(step(layers(2)), step(alike, 2))
+    assert.equal(step(alike), step(alike, 1))
+    assert.is_true(step(alike, 2) < step(alike, 4))
   end)
 
   it("has closed forms equal to the event engine if each link carries one kind of transfer", function()

@@ -28,6 +28,8 @@ local plans = {
     split = { 1, 3, 4, 2 }, recompute = "full", recompute_layers = 2, recompute_method = "every" } },
   { "the first layer of a way recomputed", dense, { pp = 2, dp = 2, micro_batches = 8, schedule = "chimera",
     split = { 4, 6 }, recompute = "full", recompute_layers = 1 } },
+  { "groups of layers recomputed, whose last layer stops early", dense, { pp = 2, tp = 2, micro_batches = 3,
+    recompute = "full", recompute_layers = 3, recompute_method = "uniform", stack = "torchtitan" } },
   { "selective recompute", dense, { pp = 2, micro_batches = 3, recompute = "selective" } },
   { "sequence parallel, overlapped", dense,
     { tp = 4, pp = 2, micro_batches = 2, sequence_parallel = true, overlap_tensor = true } },

@@ -143,7 +143,7 @@ local function operation_lines(lowered, p, result)
         local o = own.operations[index]
         local line = line_of(list, o, k * 1000 + index)
         line.runs_per_micro_batch = line.runs_per_micro_batch + per_micro_batch * uses
-        local again = lower.repeats(p.recompute, o, kind, index) * (shares and shares[part][kind] or 1)
+        local again = lower.repeats(p.recompute, o, kind, index, shares and shares[part][kind])
         add_runs(line, o, p, runs * uses, again, result.split_share)
       end
     end
@@ -425,7 +425,7 @@ local function add_outlook(e, cluster, tokens, lowered, result, model, slowed)
         local per_stage = part_runs and part_runs[part][k] / p.pp or layer_runs(result, p, part, k, kind)
         for index, o in ipairs(own.operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0) * (shares[o] or 1)
-          visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index) * (again and again[kind] or 1)), runs)
+          visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index, again and again[kind])), runs)
         end
       end
     end

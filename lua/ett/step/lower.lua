@@ -1176,17 +1176,17 @@ local function describe(model, p, times, placed)
     blocking_reductions = description.blocking_reductions }, description, state.groups
 end
 
---- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`, in a
---- layer that it repeats (slices.repeated).
-function lower.repeats(recompute, o, kind, index)
+--- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
+---@param shares table? of slices.repeated or slices.repeated_shares; nil: all layers are repeated, one by one
+function lower.repeats(recompute, o, kind, index, shares)
   if kind.place ~= "middle" or kind.forward_only then return 0 end
-  if o.never_again then return 0 end
+  if o.never_again then return shares and shares.outputs or 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
   if recompute == "half" then
     local runs = kind.half_uses and kind.half_uses[index]
     return runs and runs / kind.uses[index] or 0.5
   end
-  return recompute == "full" and 1 or 0
+  return recompute == "full" and (shares and shares.layers or 1) or 0
 end
 
 --- The plan; with sequence parallelism if its software always splits the residual stream over tensor-parallel ranks.

@@ -35,25 +35,29 @@ end
 slices.is_repeated = { block = function(number, n) return number <= n end,
   every = function(number, n) return number % n == 0 end, uniform = function() return true end }
 
---- The layers of a slice that the backward pass repeats, as booleans, and whether each opens a group with one stored
---- input; nil if recompute_layers does not choose them.
+--- What the backward pass repeats of each layer of a slice; nil if recompute_layers does not choose the layers.
 ---@param layers table[] kinds, as in slices.layers
+---@return table[]? { layers = 1 if it repeats the layer, else 0, outputs = 1 if it repeats all of it because the next
+---  layer of its group needs its output, else 0, opens = whether the layer opens a group with one stored input }
 function slices.repeated(p, layers)
   if p.recompute ~= "full" or not p.recompute_layers then return nil end
-  local number, list, opens = 0, {}, {}
+  local number, list, before = 0, {}, 0
   for i, kind in ipairs(layers) do
-    list[i] = kind.place == "middle" and not kind.forward_only
-    if list[i] then
+    local own = { layers = 0, outputs = 0 }
+    list[i] = own
+    if kind.place == "middle" and not kind.forward_only then
       number = number + 1
-      list[i] = slices.is_repeated[p.recompute_method](number, p.recompute_layers)
-      opens[i] = p.recompute_method ~= "uniform" or (number - 1) % p.recompute_layers == 0
+      own.layers = slices.is_repeated[p.recompute_method](number, p.recompute_layers) and 1 or 0
+      own.opens = p.recompute_method ~= "uniform" or (number - 1) % p.recompute_layers == 0
+      if not own.opens then list[before].outputs = 1 end
+      before = i
     end
   end
-  return list, opens
+  return list
 end
 
---- The share of the layers of each kind that backward passes repeat, for each part of the cluster: { [kind] = share };
---- nil if recompute_layers does not choose the layers.
+--- The shares of the layers of each kind that backward passes repeat, for each part of the cluster: { [kind] =
+--- { layers, outputs } }, means of slices.repeated; nil if recompute_layers does not choose the layers.
 ---@param stages table[] of the result of program:evaluate
 function slices.repeated_shares(p, lowered, stages)
   if p.recompute ~= "full" or not p.recompute_layers then return nil end
@@ -65,12 +69,15 @@ function slices.repeated_shares(p, lowered, stages)
       if (stages[(slot - 1) % p.pp + 1].part or 1) == part then
         local again = slices.repeated(p, layers[slice])
         for i, kind in ipairs(layers[slice]) do
-          counts[kind] = (counts[kind] or 0) + 1
-          repeated[kind] = (repeated[kind] or 0) + (again[i] and 1 or 0)
+          local sum = repeated[kind] or { layers = 0, outputs = 0 }
+          counts[kind], repeated[kind] = (counts[kind] or 0) + 1, sum
+          sum.layers, sum.outputs = sum.layers + again[i].layers, sum.outputs + again[i].outputs
         end
       end
     end
-    for kind, count in pairs(counts) do shares[part][kind] = repeated[kind] / count end
+    for kind, count in pairs(counts) do
+      shares[part][kind] = { layers = repeated[kind].layers / count, outputs = repeated[kind].outputs / count }
+    end
   end
   return shares
 end

@@ -178,7 +178,7 @@ local function parts_of(e, lowered, layers, kind)
     else
       run(false, function()
         local function repeats(o, index)
-          return repeated and not repeated[i] and 0 or lower.repeats(e.plan.recompute, o, layers[i], index)
+          return lower.repeats(e.plan.recompute, o, layers[i], index, repeated and repeated[i])
         end
         local waits = e.plan.recompute == "selective"
         add_forward(parts, items, repeats, waits)
@@ -475,7 +475,7 @@ local function bytes_of_slice(state, layers)
     if p.zero < from then return dense + expert end
     return dense / sharing.dense_shard + expert / sharing.expert_shard
   end
-  local repeated, opens = slices.repeated(p, layers)
+  local repeated = slices.repeated(p, layers)
   for i, kind in ipairs(layers) do
     local none, selective = 0.0, 0.0
     for index, n in pairs(kind.uses) do
@@ -486,7 +486,8 @@ local function bytes_of_slice(state, layers)
       forward, backward = forward + read, backward + (kind.forward_only and 0.0 or read)
       gradients = gradients + n * held(2, o.dense_parameters, o.expert_parameters)
     end
-    local full = repeated and (not repeated[i] and none or not opens[i] and 0.0) or kind.input_bytes
+    local again = repeated and repeated[i]
+    local full = again and (again.layers == 0 and none or not again.opens and 0.0) or kind.input_bytes
     local by = { none = none, selective = selective, full = full,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
