@@ -5,6 +5,7 @@ return {
   source = "host costs and kernels assumed",
   compared = "ampere",
   overlaps_tensor = false,
+  overlaps_pipelines = false, -- PipelineEngine: enable_backward_allreduce; _exec_reduce_grads follows the last pass
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,
   tensor_core_heads = "aligned", -- as BLOOM's steps show (profile/device_times.lua)
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at

@@ -516,6 +516,12 @@ describe("Megatron-LM's flags", function()
     local p = run.plan
     assert.same({ 16, 2, "full", "megatron_deepspeed" }, { p.dp, p.zero, p.recompute, p.stack })
     assert.same({ "2 flags have no effect on the step" }, run.model.notes)
+    for pp, noted in pairs { [1] = false, [2] = true } do
+      run = read(deepspeed .. "--overlap-grad-reduce --pipeline-model-parallel-size " .. pp)
+      assert.equal(not noted, run.plan.overlap_gradients)
+      local notes = table.concat(run.model.notes, "\n")
+      assert.equal(noted, notes:find("DeepSpeed's pipelines do not overlap reductions", 1, true) ~= nil)
+    end
     run = read(deepspeed .. "--num-experts 16 --moe-expert-parallel-size 16 --moe-train-capacity-factor 1.25")
     local h = run.model.hyper
     assert.same({ 16, 1, 2, 1024 }, { h.experts, h.top_k, h.moe_every, h.moe_ffn })

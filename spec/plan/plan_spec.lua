@@ -142,6 +142,17 @@ describe("plan", function()
       violations({ tp = 2, overlap_tensor = true, stack = "gpt_neox" })[1])
     assert.same({}, violations { tp = 2, overlap_tensor = true, stack = "megatron" })
     assert.same({}, violations { tp = 2, stack = "gpt_neox" })
+    for _, stack in ipairs { "gpt_neox", "megatron_deepspeed", "megatron_deepspeed:overlap_gradients" } do
+      local given = { dp = 8, pp = 4, zero = 1, gradient_all_reduce = true, stack = stack,
+        overlap_gradients = not stack:find ":" or nil }
+      assert.same({ ("overlap_gradients needs pp = 1, got 4: pipelines of the stack '%s' reduce gradients after the "
+        .. "last backward pass"):format(stack) }, { violations(given)[1] })
+      given.pp = 1
+      assert.same({}, violations(given))
+      given.pp, given.overlap_gradients = 4, false
+      assert.same({}, violations(given))
+    end
+    assert.same({}, violations { dp = 8, pp = 4, overlap_gradients = true, stack = "megatron" })
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

@@ -143,6 +143,26 @@ describe("a search", function()
     assert.equal("false true", tried({ stack = "fsdp_eager" }, "overlap_parameters")) -- none where nothing is sharded
   end)
 
+  it("overlaps reductions of gradients in no pipeline of DeepSpeed", function()
+    local function tried(overlaps, where, stack)
+      local plan = { seq = 1024, global_batch = 16, tp = 1, cp = 1, recompute = "none", zero = 1,
+        bucket_bytes = 1e7, stack = stack or "megatron_deepspeed" }
+      local given, seen = { plan = plan, keep = 1000, exhaustive = true, where = where,
+        vary = { pp = { 1, 2 }, overlap_gradients = overlaps } }, {}
+      for _, row in ipairs(small(given).rows) do
+        seen[("pp=%d %s"):format(row.pp, tostring(row.overlap_gradients))] = true
+      end
+      return table.concat(require("ett.base.schema").keys(seen), ", ")
+    end
+    for _, overlaps in ipairs { { false, true }, { true, false }, {} } do
+      assert.matches("pp=1 true, pp=2 false$", tried(overlaps[1] ~= nil and overlaps or nil))
+      assert.matches("pp=2 true$", tried(overlaps[1] ~= nil and overlaps or nil, nil, "megatron"))
+    end
+    assert.equal("pp=1 true", tried { true })
+    assert.equal("pp=1 false, pp=2 false", tried({ false, true }, "not overlap_gradients"))
+    assert.equal("pp=1 true", tried({ true, false }, "overlap_gradients"))
+  end)
+
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
       times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,

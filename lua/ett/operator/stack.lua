@@ -48,7 +48,7 @@ stack_module.fields = {
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
   sharding_stack = "string?",
   overlap_gradients = flag, overlap_parameters = flag, overlap_sends = flag,
-  overlaps_tensor = { "boolean", default = true },
+  overlaps_tensor = { "boolean", default = true }, overlaps_pipelines = { "boolean", default = true },
   splits_stream = flag, discards_attention = flag, hides_sums = flag, stops_early = flag, sharded = flag,
   slowdown = { "positive", default = 1.0, most = 1e3, least = 1 },
   communication_share = { "fraction", default = 0.0, most = 0.99 },

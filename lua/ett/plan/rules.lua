@@ -270,10 +270,14 @@ local function overlap(p, add, context)
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
---- Whether the plan's stack supports overlap_tensor; true without a stack or with an unknown one.
-function rules.overlaps_tensor(p)
-  return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
-end
+-- A boolean field of the plan's stack; true without a stack or with an unknown one.
+local function stack_allows(p, name) return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack)[name] end
+
+--- Whether the plan's stack supports overlap_tensor.
+function rules.overlaps_tensor(p) return stack_allows(p, "overlaps_tensor") end
+
+--- Whether the plan's stack supports overlap_gradients with several pipeline stages.
+function rules.overlaps_pipelines(p) return stack_allows(p, "overlaps_pipelines") end
 
 --- Whether a plan's stack states costs of kernel launches.
 function rules.launches(p)
@@ -285,6 +289,13 @@ end
 local function tensor_overlap(p, add)
   if p.overlap_tensor and not rules.overlaps_tensor(p) then
     add("overlap_tensor is not supported by the stack '%s'", p.stack)
+  end
+end
+
+local function gradient_overlap(p, add)
+  if p.overlap_gradients and p.pp > 1 and not rules.overlaps_pipelines(p) then
+    add("overlap_gradients needs pp = 1, got %d: pipelines of the stack '%s' reduce gradients after the last backward "
+      .. "pass", p.pp, p.stack)
   end
 end
 
@@ -488,7 +499,8 @@ local function parts(p, add, context)
 end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
-  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, split, cluster_parts, cluster_size }
+  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap,
+  split, cluster_parts, cluster_size }
 local of_passing = parts -- checked only if all other rules pass
 
 local function context_of(model, cluster, known)

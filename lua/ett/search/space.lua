@@ -164,11 +164,27 @@ local function chunks_of(self, p)
   return list
 end
 
+--- The values of the walked fields below a part.
+---@param pp integer its pipeline stages
+function Space:axes_of(setting, pp)
+  return pp > 1 and setting.reduces_last and self.reducing_last or self.axes
+end
+
+--- Plans with weights shared by replicas, per recomputation.
+local function count_sharded(axes)
+  local sum = 0
+  for _, zero in ipairs(axes.zero) do
+    sum = sum + (zero == 0 and 1 or #axes.overlap_parameters) * (zero == 3 and #axes.reshard or 1)
+  end
+  return sum * #axes.overlap_gradients
+end
+
 --- Numbers of plans below a chunk, as counted by runtime/search: without and with copies of weights on other stages.
-local function below(self, p)
-  local axes = self.axes
+local function below(self, setting)
+  local p = setting.p
+  local axes = self:axes_of(setting, p.pp)
   local whole = #axes.recompute * (p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1)
-  local sharded = whole * self.of_sharded
+  local sharded = whole * self.of_sharded[axes]
   return { [false] = fields.replicated(p) and sharded or whole, [true] = sharded }
 end
 
@@ -240,7 +256,7 @@ end
 
 --- Adds the part of a plan with fixed degrees to its program.
 local function add_part(self, opened, setting, p)
-  local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
+  local each, micro_batches = below(self, setting), p.global_batch // (p.dp * p.micro_batch)
   local chunks, fewer = passing_chunks(self, opened, setting, p, each, micro_batches)
   if #chunks == 0 then return end
   local key = lower.key(p, setting.placement, setting.key_of)
@@ -441,7 +457,8 @@ local function add_setting(self, setting)
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
     or p.recompute_layers and "full" or nil
-  setting.p = p
+  setting.p, setting.reduces_last = p, not plan_rules.overlaps_pipelines(p)
+  if #self.axes.overlap_gradients == 1 then p.overlap_gradients = self.axes.overlap_gradients[1] end
   add_follows(self, setting, p)
   local all = divisors(setting.devices)
   for _, tp in ipairs(values(self, "tp", up_to(all, self.model.hyper.heads or setting.devices))) do
@@ -524,11 +541,11 @@ function space.new(given)
     self.axes[name] = values(self, name, values_of_stacks(software, name, searched.values[name]))
   end
   remove_excluded(self)
-  local sum = 0
-  for _, zero in ipairs(self.axes.zero) do
-    sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) * (zero == 3 and #self.axes.reshard or 1)
-  end
-  self.of_sharded = sum * #self.axes.overlap_gradients -- plans with weights shared by replicas, per recomputation
+  -- Of stacks whose pipelines reduce gradients after the last backward pass.
+  self.reducing_last = #self.axes.overlap_gradients > 1 and merged(self.axes, { overlap_gradients = { false } })
+    or self.axes
+  self.of_sharded = {}
+  for _, axes in ipairs { self.axes, self.reducing_last } do self.of_sharded[axes] = count_sharded(axes) end
   -- These fields are set one by one below; defaults in the base would hide a missing one.
   for name in pairs(structural) do base[name] = nil end
   self.settings = settings_of(self, given, base)

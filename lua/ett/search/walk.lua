@@ -40,6 +40,13 @@ local function stages_of(axes, gathers)
   return zeros[1] and { values = values, core = search_core.axes(values), gathers = gathers or false } or nil
 end
 
+-- Those of all stages, and of ZeRO 3 apart from the other stages.
+local function ways_of(axes)
+  local apart = { stages_of(axes, false) }
+  apart[#apart + 1] = stages_of(axes, true)
+  return { together = { stages_of(axes) }, apart = apart }
+end
+
 ---@param space table from ett.search.space
 ---@param keeper table from ett.search.keeper
 ---@param given table the search's arguments
@@ -47,10 +54,9 @@ function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
     demands = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
-    together = { stages_of(space.axes) }, apart = { stages_of(space.axes, false) }, limits = {},
+    ways = { [space.axes] = ways_of(space.axes), [space.reducing_last] = ways_of(space.reducing_last) }, limits = {},
     floor = not given.exhaustive and not keeper.front and floor_module.new(given.model) or nil,
     counts = {} }, Walk)
-  self.apart[#self.apart + 1] = stages_of(space.axes, true)
   for _, name in ipairs(walk.counted) do self.counts[name] = 0 end
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row) return self:estimate(row, space.settings[row.setting]) end
@@ -236,10 +242,11 @@ end
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
+  local ways = self.ways[self.space:axes_of(part.setting, part.pp)]
   for _, chunk in ipairs(part.chunks) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local apart = common.programs[true] and has_gathers(p, chunk)
-    for _, stages in ipairs(apart and self.apart or self.together) do
+    for _, stages in ipairs(apart and ways.apart or ways.together) do
       local branch = setmetatable({ chunk = chunk, program = common.programs[stages.gathers].program,
         stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
@@ -319,7 +326,8 @@ end
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
-  local last = self.apart[#self.apart]
+  local apart = self.ways[self.space.axes].apart
+  local last = apart[#apart]
   local gathering = stack and stack.sharded and last and last.gathers and gathering_plan(parts)
   if gathering then programs[true] = lower.program(self.model, gathering, times) end
   return programs

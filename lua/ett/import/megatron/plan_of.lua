@@ -109,6 +109,10 @@ local function set_sharding(p, args, given)
   if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
+  if p.overlap_gradients and p.pp > 1 and args:has "deepspeed" then -- PipelineEngine: enable_backward_allreduce
+    p.overlap_gradients = false
+    args:note "DeepSpeed's pipelines do not overlap reductions of gradients"
+  end
   if p.overlap_parameters and not p.overlap_gradients and not args.nemo then -- arguments.py, validate_args
     args:note "Megatron-LM refuses --overlap-param-gather without --overlap-grad-reduce"
   end
