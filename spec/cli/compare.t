@@ -112,7 +112,7 @@ warning: the samples of gelu
   "the samples of gelu
 
 Two launch scripts are two sides, and a file is the plan that sides change: each side is that of `ett predict`.
-$ F='--hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --lr 1'; echo "$F --num-layers 4" > a.sh; echo "$F --num-layers 6 --frob 1 --tensor-model-parallel-size 2" > b.sh; ett compare --megatron-args a.sh --megatron-args b.sh --quiet > s; for f in a b; do ett predict --megatron-args $f.sh --quiet; done | cmp - s; ett compare --plan a.sh --plan 'b.sh 1 2' --quiet | cmp - s; ett compare --megatron-args a.sh --megatron-args b.sh | grep -E '^(model|layers|tp|dp|note)'; ett compare --megatron-args a.sh tp=2 tp=4 --quiet > s; for t in 2 4; do ett predict --megatron-args a.sh tp=$t --quiet; done | cmp - s; ett compare --megatron-args b.sh | grep -E 'ett predict$|devices|^note'
+$ F='--hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --nproc-per-node 8 --lr 1'; echo "$F --num-layers 4" > a.sh; echo "$F --num-layers 6 --frob 1 --tensor-model-parallel-size 2" > b.sh; ett compare --megatron-args a.sh --megatron-args b.sh --quiet > s; for f in a b; do ett predict --megatron-args $f.sh --quiet; done | cmp - s; ett compare --plan a.sh --plan 'b.sh 1 2' --quiet | cmp - s; ett compare --megatron-args a.sh --megatron-args b.sh | grep -E '^(model|layers|tp|dp|note)'; ett compare --megatron-args a.sh tp=2 tp=4 --quiet > s; for t in 2 4; do ett predict --megatron-args a.sh tp=$t --quiet; done | cmp - s; ett compare --megatron-args b.sh | grep -E 'ett predict$|devices|^note'; ett compare --plan a.sh --megatron-args b.sh
 model ... a.sh ... b.sh
 layers ... 4 ... 6
 dp ... 8 ... 4
@@ -125,6 +125,8 @@ note: B: unknown flags, ignored: --frob
 note: unknown flags, ignored: --frob
 note: 1 flag has no effect on the step
 note: not in the file: --micro-batch-size (1), --global-batch-size (one micro-batch for each replica), --nnodes (1)
+ett: compare: give --megatron-args or --plan, not both; --plan reads launch scripts, too
+?2
 
 $ echo '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}' > one.json; sed 's/1}}/2}}/' one.json > two.json; W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 dp=8'; ett compare $W --plan one.json --plan two.json | sed -n 2p; ett compare $W --plan one.json cluster=dgx_h100 'cluster=dgx_b200 zero=3' | grep -E '^(cluster|zero|note)'; ett compare --plan one.json --plan two.json; ett compare $W --plan one.json --plan two.json tp=1 tp=2; ett compare $W --plan one.json --plan two.json --plan one.json
 zero ... 1 ... 2

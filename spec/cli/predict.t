@@ -259,7 +259,7 @@ ett: predict: give --megatron-args or --config, not both
 ?2
 
 $ ett predict --megatron-args flags.txt --plan a.json --model llama
-ett: predict: give --megatron-args or --plan, not both
+ett: predict: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 ?2
 
 Fields behind a recipe make the plan; --model names the model of the recipe.

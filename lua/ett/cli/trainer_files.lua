@@ -26,12 +26,17 @@ local function is_launch(file)
   return text ~= nil and require("ett.import.formats").option(path, text) == "--megatron-args"
 end
 
+local function refuse_both(command, opts)
+  if opts.megatron_args and opts.plan then
+    error_module.raise("usage", "%s: give --megatron-args or --plan, not both; --plan reads launch scripts, too",
+      command)
+  end
+end
+
 --- Moves a launch script of --plan to --megatron-args. Raises if there are two files, or a trainer's plan without a
 --- model.
 function trainer_files.check(command, opts)
-  if opts.megatron_args and opts.plan then
-    error_module.raise("usage", "%s: give --megatron-args or --plan, not both", command)
-  end
+  refuse_both(command, opts)
   if opts.plan and is_launch(opts.plan) then opts.megatron_args, opts.plan = opts.plan, nil end
   if opts.plan and not opts.model then
     error_module.raise("usage", "%s: --plan needs --model: the file does not describe the model", command)
@@ -122,7 +127,9 @@ function trainer_files.swept(opts, plan, over, fixed, hyper)
 end
 
 --- The files of options that are given several times: { megatron_args = } or { plan = }, each with the model.
+--- Both options are refused, because their order on the command line, which is that of the sides, is not known.
 function trainer_files.list(command, opts)
+  refuse_both(command, opts)
   local list = {}
   for _, option in ipairs { "megatron_args", "plan" } do
     for _, file in ipairs(opts[option] or {}) do
