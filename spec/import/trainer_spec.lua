@@ -944,6 +944,25 @@ describe("ett predict --plan", function()
     assert.matches("micro%-batch 1 x 4, sequence 2048, fp32", output)
     assert.matches("the file does not name the training program", output)
   end)
+
+  it("says what a file is that no trainer reads", function()
+    local said = { ["missing.sh"] = "missing.sh: cannot read 'missing.sh': no such file or directory",
+      ["."] = ".: cannot read '.': is a directory", ["binary.sh"] = "binary.sh: the file is not text in UTF-8" }
+    command.write(folder, "binary.sh", "\127ELF\0\255\254")
+    for _, ending in ipairs { "sh", "toml", "json", "yml" } do
+      command.write(folder, "empty." .. ending, " \n")
+      said["empty." .. ending] = ("empty.%s: the file is empty"):format(ending)
+    end
+    for file, message in pairs(said) do
+      for _, before in ipairs { "predict", "predict --model llama3-8b dp=8", "sweep pp=1,2", "compare" } do
+        local output, status = command.ett(folder, ("%s --plan %s"):format(before, file))
+        assert.same({ "ett: " .. message .. "\n", true }, { output, status ~= 0 })
+      end
+    end
+    command.write(folder, "words.sh", "hello\n")
+    assert.equal("ett: words.sh: read as torchtitan's TOML: line 1: expected [TABLE] or NAME = VALUE, got 'hello'\n",
+      (command.ett(folder, "predict --model llama3-8b --plan words.sh dp=8")))
+  end)
 end)
 
 describe("a plan of MaxText's fields", function()

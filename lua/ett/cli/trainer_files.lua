@@ -18,12 +18,18 @@ function trainer_files.options(many)
       .. "a file of --megatron-args", many = many }
 end
 
--- Whether a file is one of those that --megatron-args reads. Words may follow the path of a script.
-local function is_launch(file)
-  local io = require "ett.io"
+-- Whether a file is one of those that --megatron-args reads. Raises if it is none that --plan reads.
+local function is_launch(path)
+  local formats, text = require "ett.import.formats", error_module.must(require("ett.io").read(path, 1 << 20))
+  if formats.option(path, text) == "--megatron-args" then return true end
+  formats.check_text(text)
+  return false
+end
+
+-- The same for the option's value. Words may follow the path of a script.
+local function names_launch(file)
   local path = require("lfs").attributes(file, "mode") and file or file:match "%S+" or file
-  local text = io.read(path, 1 << 20)
-  return text ~= nil and require("ett.import.formats").option(path, text) == "--megatron-args"
+  return error_module.wrap(path, is_launch, path)
 end
 
 local function refuse_both(command, opts)
@@ -37,7 +43,7 @@ end
 --- model.
 function trainer_files.check(command, opts)
   refuse_both(command, opts)
-  if opts.plan and is_launch(opts.plan) then opts.megatron_args, opts.plan = opts.plan, nil end
+  if opts.plan and names_launch(opts.plan) then opts.megatron_args, opts.plan = opts.plan, nil end
   if opts.plan and not opts.model then
     error_module.raise("usage", "%s: --plan needs --model: the file does not describe the model", command)
   end

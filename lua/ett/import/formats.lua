@@ -49,6 +49,14 @@ end
 --- The option of `ett predict` that reads a file; nil if its words do not decide.
 function formats.option(path, text) return (select(2, kind_of(path, text))) end
 
+--- Raises for an empty file, and for one that is not text. MaxText's scripts may have comments in any encoding.
+function formats.check_text(text)
+  if not text:find "%S" then error_module.raise("format", "the file is empty") end
+  if not (utf8.len(text) or overrides.known(text)) then
+    error_module.raise("format", "the file is not text in UTF-8")
+  end
+end
+
 --- Raises if a file is of a kind that another option reads.
 ---@param path string
 ---@param text string its content

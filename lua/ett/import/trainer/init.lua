@@ -121,13 +121,20 @@ local function kind_of(path, text)
   return hjson(text):find "^%s*{" and "deepspeed" or "torchtitan"
 end
 
+local decoders = { torchtitan = function(text) return require "ett.import.trainer.toml"(text) end,
+  deepspeed = function(text) return error_module.must(json.decode(hjson(text))) end,
+  maxtext = function(text, path) return overrides.fields(text, path:find "%.ya?ml$" ~= nil) end }
+local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields" }
+
 local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
-  require("ett.import.formats").check(path, text, "--plan")
+  local formats = require "ett.import.formats"
+  formats.check(path, text, "--plan")
+  formats.check_text(text)
   local kind = kind_of(path, text)
-  local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
-    or kind == "maxtext" and overrides.fields(text, path:find "%.ya?ml$" ~= nil)
-    or error_module.must(json.decode(hjson(text)))
+  local is_named = path:find "%.toml$" or path:find "%.json$"
+  local document = is_named and decoders[kind](text, path)
+    or error_module.wrap("read as " .. titles[kind], decoders[kind], text, path)
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local missing = {} -- settings that neither the file nor an argument states, with the values taken
