@@ -197,18 +197,18 @@ local function set_recompute(p, config, given, note)
       .. "what is repeated; give recompute=none, half or full")
   end
   p.recompute = choice("activation_checkpoint.mode", { none = "none", half = "selective", full = "full" }, mode)
-  local every = mode == "selective" and tonumber(option)
+  local every = mode == "selective" and math.tointeger(option:match "^%d+$") -- str.isdigit
   if every == 2 then
     p.stack = p.stack .. ":half_products=false"
   elseif every then -- 0: all layers (_apply_layer_sac)
     p.recompute, p.recompute_method = "full", every > 1 and "every" or nil
-    p.recompute_layers = every > 1 and math.tointeger(every) or nil
+    p.recompute_layers = every > 1 and every or nil
     if every > 1 and (p.vp or 1) > 1 then
       note("selective_ac_option = %s: torchtitan counts its layers over all chunks of a rank, ett in each chunk",
         option)
     end
   elseif mode == "selective" and option ~= "op" then
-    error_module.raise("format", "selective_ac_option must be 'op' or a number, got '%s'", option)
+    error_module.raise("format", "selective_ac_option must be 'op' or an integer of at least 0, got '%s'", option)
   end
 end
 
