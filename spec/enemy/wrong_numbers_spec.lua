@@ -252,9 +252,9 @@ describe("a cluster file", function()
   local run = (llama:gsub("predict", "predict --cluster a.lua"))
 
   for sentence, given in pairs {
-    ["a.lua: device: peak_flops: field 'bf16' must be at least 1000000, got 1e-300"] = { peak = "1e-300" },
+    ["a.lua: device: peak_flops: field 'bf16' must be at least 1000000 FLOP/s, got 1e-300"] = { peak = "1e-300" },
     ["a.lua: device: peak_flops: field 'bf16' must be a positive number, got inf"] = { peak = "1/0" },
-    ["a.lua: device: field 'memory_bandwidth' must be at most 1e+17, got 1e+300"] = { memory = "1e300" },
+    ["a.lua: device: field 'memory_bandwidth' must be at most 1e+17 bytes/s, got 1e+300"] = { memory = "1e300" },
     ["a.lua: links: intra: field 'bandwidth' must be at least 1000000 bytes/s, got 1e-300"] = { link = "1e-300" },
     ["a.lua: device: measured_flops: 'bf16' must be at most the peak 3e+14, got 4e+14"] =
       { device = "measured_flops = { bf16 = 4e14 }" },
@@ -268,16 +268,18 @@ describe("a cluster file", function()
       { intra = "curves = { [2] = { 1e3, 1e-300 } }" },
     ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
       { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },
-    ["a.lua: device: power: field 'idle_watts' must be at most 1000000, got 1e+300"] =
+    ["a.lua: device: power: field 'idle_watts' must be at most 1000000 watts, got 1e+300"] =
       { device = "power = { idle_watts = 1e300, compute_watts = 1, memory_watts = 1, source = 'x' }" },
-    ["a.lua: device: power: field 'compute_watts' must be at most 1000000, got 1e+300"] =
+    ["a.lua: device: power: field 'compute_watts' must be at most 1000000 watts, got 1e+300"] =
       { device = "power = { idle_watts = 1, compute_watts = 1e300, memory_watts = 1, source = 'x' }" },
     ["a.lua: device: power: 'idle_watts' must be at most the device's limit of 400 W, got 40000"] =
       { device = "power_watts = 400, power = { idle_watts = 40000, compute_watts = 1, memory_watts = 1, "
         .. "source = 'x' }" },
-    ["a.lua: device: field 'power_watts' must be at least 5, got 0.7"] = { device = "power_watts = 0.7" }, -- kilowatts
-    ["a.lua: device: field 'l2_bytes' must be at least 100000, got 50"] = { device = "l2_bytes = 50" }, -- megabytes
-    ["a.lua: device: field 'power_limit_watts' must be at most 1000000, got 1e+300"] =
+    ["a.lua: device: field 'power_watts' must be at least 5 watts, got 0.7"] =
+      { device = "power_watts = 0.7" }, -- kilowatts
+    ["a.lua: device: field 'l2_bytes' must be at least 100000 bytes, got 50"] =
+      { device = "l2_bytes = 50" }, -- megabytes
+    ["a.lua: device: field 'power_limit_watts' must be at most 1000000 watts, got 1e+300"] =
       { device = "power_limit_watts = 1e300" },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },
     ["a.lua: field 'profile' must have 'folder', 'base' or 'borrow'"] = { profile = "profile = {}," },

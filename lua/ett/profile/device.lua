@@ -16,19 +16,22 @@ local Device = { __name = "ett.device" }
 Device.__index = Device
 
 -- Plausible ranges: they catch values in wrong units.
-local function within(least, most, needed) return { "positive", optional = not needed, least = least, most = most } end
+local function within(least, most, unit, needed)
+  return { "positive", optional = not needed, least = least, most = most, unit = unit }
+end
 
-local watts = { "nonnegative", most = 1e6 }
-local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
-for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
+local watts, rate = { "nonnegative", most = 1e6, unit = "watts" }, within(1e6, 1e19, "FLOP/s")
+local peaks = { nvfp4 = rate, mxfp4 = rate }
+for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = rate end
 
 --- The fields of a device, in its own file or inside a cluster file. clusters/devices/README.md states their meanings.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
-  peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
-  memory_bandwidth = within(1e6, 1e17, true),
-  multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1e5, 1e17),
-  power_watts = within(5, 1e6), power_limit_watts = within(5, 1e6), product_joules = within(1e-15, 1e-6),
+  peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, "bytes", true),
+  memory_bandwidth = within(1e6, 1e17, "bytes/s", true),
+  multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1e5, 1e17, "bytes"),
+  power_watts = within(5, 1e6, "watts"), power_limit_watts = within(5, 1e6, "watts"),
+  product_joules = within(1e-15, 1e-6, "joules"),
   power = { "table", optional = true, fields = { idle_watts = watts, compute_watts = watts, memory_watts = watts,
     source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
