@@ -75,7 +75,7 @@ describe("ett.json.encode", function()
     { loop, "json: value.list[1].back: table holds itself" },
   } do
     it("refuses: " .. case[2], function()
-      assert.equal(case[2], raised(json.encode, case[1]))
+      assert.same({ false, case[2] }, { pcall(json.encode, case[1]) }) -- a string, no error object
     end)
   end
 
