@@ -810,17 +810,19 @@ ARGS:
   end)
 
   it("pad the rows of experts, so that the host reads numbers of tokens before it permutes", function()
-    local function stack_of(flags)
-      local run = read(small .. "--num-experts 8 --moe-router-topk 2 --nproc-per-node 8 --cross-entropy-loss-fusion "
-        .. "--cross-entropy-fusion-impl te " .. flags)
+    local function stack_of(flags, experts)
+      local run = read(small .. (experts or "--num-experts 8 --moe-router-topk 2 ") .. "--nproc-per-node 8 "
+        .. "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te " .. flags)
       return run.plan.stack, table.concat(run.model.notes, "\n")
     end
     assert.equal("megatron", (stack_of "--moe-token-dispatcher-type alltoall"))
     for _, flag in ipairs { " --moe-router-padding-for-fp8", " --moe-router-padding-for-quantization" } do
       local stack, notes = stack_of("--moe-token-dispatcher-type alltoall" .. flag)
       assert.equal("megatron:reads_counts=before_permute", stack)
-      assert.matches("--moe-router-padding-for-quantization: its additional rows are not modelled", notes, 1, true)
+      assert.matches(flag:sub(2) .. ": its additional rows are not modelled", notes, 1, true)
       assert.equal("megatron_moe", (stack_of("--moe-token-dispatcher-type flex --moe-enable-deepep" .. flag)))
+      stack, notes = stack_of(flag, "") -- a dense model
+      assert.same({ "megatron" }, { stack, notes:match "additional rows" })
     end
   end)
 

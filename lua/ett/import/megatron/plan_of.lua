@@ -467,8 +467,10 @@ local function stack_of(args, p, sharded, has_experts)
     -- The host knows the number of rows (token_dispatcher.py, _HybridEPManager.setup_metadata: num_permuted_tokens).
     if stack.name == "megatron_hybridep" then name = name .. ":reads_counts=none" end
   end
-  if args:has "moe-router-padding-for-quantization" or args:has "moe-router-padding-for-fp8" then
-    args:note "--moe-router-padding-for-quantization: its additional rows are not modelled"
+  local padding = args:has "moe-router-padding-for-fp8" and "fp8"
+    or args:has "moe-router-padding-for-quantization" and "quantization"
+  if has_experts and padding then
+    args:note("--moe-router-padding-for-%s: its additional rows are not modelled", padding)
     -- The host needs the number of padded rows to permute (token_dispatcher.py, MoEAlltoAllTokenDispatcher.preprocess).
     if stack.reads_counts == "beside_permute" then name = name .. ":reads_counts=before_permute" end
   end
