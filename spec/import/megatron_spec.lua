@@ -1791,6 +1791,10 @@ describe("Megatron-LM's defaults", function()
     assert.same({ "full", "-", "-" }, of(uniform .. "--recompute-num-layers 1"))
     assert.same({ "full", "-", "-" }, of(uniform))
     assert.same({ "full", 2, "uniform" }, of(uniform .. "--recompute-num-layers 2"))
+    for _, count in ipairs { "0", "-1" } do
+      assert.equal("FILE: --recompute-num-layers: must be at least 1 with --recompute-method uniform, got " .. count,
+        message(small .. "--recompute-granularity full " .. uniform .. "--recompute-num-layers " .. count, { dp = 1 }))
+    end
     assert.same({ "full", "-", "-" }, of(block .. 3, { recompute = "full" })) -- the words', not the file's
     assert.same({ "full", 2, "block" }, of(block .. 3, { recompute_layers = 2 }))
     assert.matches("--recompute-method: unknown value 'blok'; did you mean 'block'?",

@@ -142,6 +142,9 @@ local function set_layers(p, args)
   local method = args:choice("recompute-method", "uniform", { block = "block", uniform = "uniform" })
   if method == "block" and count and count <= 0 then
     p.recompute = "none"
+  elseif count and count < 1 then -- Megatron-LM's loop over the layers would not end
+    error_module.raise("format", "--recompute-num-layers: must be at least 1 with --recompute-method uniform, got %g",
+      count)
   elseif count and not (method == "uniform" and count == 1) then
     p.recompute_layers, p.recompute_method = count, method
   end
