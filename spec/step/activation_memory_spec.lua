@@ -337,6 +337,27 @@ describe("one-hot masks of experts with a fixed capacity", function()
     assert.equal(0, of("maxtext", "full", true) - of(indices, "full", true))
     assert.equal(0, of("maxtext", "none", false) - of(indices, "none", false))
   end)
+
+  it("hold only the tokens that a tensor-parallel rank routes, by hand", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local function of(stack, seq, sequence_parallel)
+      local e = estimate.new { model = model, cluster = "dgx_a100", plan = { tp = 2, seq = seq, micro_batch = 2,
+        micro_batches = 1, recompute = "none", stack = stack, sequence_parallel = sequence_parallel,
+        capacity_factor = 1, pad_to_capacity = true } }
+      for _, line in ipairs(e.operators) do
+        if line.name == "moe_permute" then return e.stages[1].activation_bytes, line.seconds end
+      end
+    end
+    -- 2 layers, 2 masks in bf16; two sequences of 4096 tokens on two ranks.
+    local bytes, time = of("megatron_deepspeed", 4096, true)
+    local without = of("megatron_deepspeed:one_hot_experts=none", 4096, true)
+    assert.equal(2 * 2 * 2.0 * 4096 * (4096 * 2), bytes - without)
+    local _, same = of("megatron_deepspeed", 2048, false)
+    assert.near(1, time / same, 1e-9)
+    local of_sequences = of("megatron_deepspeed:one_hot_experts=sequence", 4096, true)
+    assert.equal(2 * 2 * 2.0 * 2 * 2048 * (2048 * 2), of_sequences - without)
+  end)
 end)
 
 describe("recompute = half", function()

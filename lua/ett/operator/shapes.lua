@@ -130,10 +130,10 @@ end
 
 --- Two numbers of one mask: places for copies of tokens in the buffers of all experts, and tokens. nil, unless products
 --- with one-hot masks move tokens to experts of a fixed capacity. A mask is of one sequence (MaxText, layers/moe.py,
---- generate_masks) or of all tokens (DeepSpeed, moe/sharded_moe.py, top1gating).
+--- generate_masks) or of all tokens that a rank routes (DeepSpeed, moe/sharded_moe.py, top1gating).
 function shapes.mask(c)
   if not c.mask_capacity then return nil end
-  local tokens = c.mask_sequences * shapes.divide("seq", c.seq, "cp", c.cp or 1)
+  local tokens = shapes.routed_tokens(c) * c.mask_sequences // c.micro_batch
   return c.experts * math.max(1, math.floor(tokens * c.top_k / c.experts * c.mask_capacity)), tokens
 end
 
