@@ -158,6 +158,26 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of PyTorch's memory-efficient attention are on no device faster than FlashAttention 2", function()
+    local compared = 0
+    for _, name in ipairs(devices.names()) do
+      local device = devices.get(name)
+      for _, pass in ipairs { "forward", "backward" } do
+        for _, window in ipairs { 0, 1024 } do
+          local function of(kernel)
+            return seconds(device, "flash_attention", { batch = 2, heads = 32, kv_heads = 8, seq_q = 4096, seq_k = 4096,
+              head_dim = 128, causal = 1, window = window > 0 and window or nil }, "bf16", pass,
+              setmetatable({ attention = kernel }, { __index = stack_module.get "plain" }))
+          end
+          local masked, flash2 = of "efficient", of "flash2"
+          assert.is_true(masked >= flash2, ("%s, %s: %g and %g s"):format(name, pass, masked, flash2))
+          compared = compared + 1
+        end
+      end
+    end
+    assert.is_true(compared > 80)
+  end)
+
   it("of AITER reach the rates that were measured on AMD, and PyTorch's kernels on AMD are slower", function()
     local function rate(device, kernel, seq, pass, batch, heads, kv_heads)
       local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })

@@ -69,7 +69,9 @@ in_step.cast_share = { cdna3 = 0.33, cdna4 = 0.5 }
 --- (#557, whose device is not stated). Transformers 4.40 passes a mask for Mistral 7B and 4.39 none. Training took
 --- 0.095 ms a token longer at 4096 tokens, and 0.197 at 8192 (huggingface/transformers#30461, device not stated). On
 --- A100 ett has 0.097 and 0.200 with recomputation, 0.082 and 0.168 without. The kernel is Ampere's: on Hopper and
---- Blackwell it is assumed to be as much slower than FlashAttention 2 on H100 as on A100.
+--- Blackwell it is assumed to be as much slower than FlashAttention 2 on H100 as on A100. On AMD, PyTorch takes
+--- AOTriton's or Composable Kernel's (pytorch/pytorch#148986). No time of theirs with a mask is known, so it is assumed
+--- that they reach the rate of flash2.
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A kernel without an entry for a generation counts as fast as the
 --- newest kernel. That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older
 --- kernels.
@@ -78,7 +80,8 @@ in_step.attention = {
     cdna3 = { 1.08, 1.09 }, cdna4 = { 1.08, 1.09 } },
   flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
   sdpa = { cdna3 = { 2.04, 4.36 }, cdna4 = { 2.04, 4.36 } },
-  efficient = { ampere = { 1.87, 2.55 }, hopper = { 3.7, 4.64 }, blackwell = { 3.7, 4.64 } },
+  efficient = { ampere = { 1.87, 2.55 }, hopper = { 3.7, 4.64 }, blackwell = { 3.7, 4.64 }, cdna3 = { 2.04, 4.36 },
+    cdna4 = { 2.04, 4.36 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
   flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
   splash = {}, tokamax = {},
