@@ -93,6 +93,22 @@ describe("the neighbours of a plan", function()
     assert.matches(" zero=%d ", of "plain")
   end)
 
+  it("repeat another number of layers, or none of them chosen", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 1000 })
+    local own = { seq = 1024, global_batch = 2, micro_batch = 1, pp = 1, tp = 1, cp = 1 }
+    local s = search.new { model = model, cluster = "dgx_h100", devices = 2, plan = merged(own, { recompute = "full",
+      recompute_layers = 2 }) }
+    local seconds = {}
+    for _, row in ipairs(s.best.neighbours) do seconds[row.change] = row.step_seconds end
+    local function of(change)
+      return estimate.new({ model = model, cluster = "dgx_h100", plan = merged(s.best.estimate.plan, change) })
+        .step_seconds
+    end
+    assert.equal(of { recompute_layers = 1 }, seconds["recompute_layers=1"])
+    assert.equal(of { recompute_layers = 4 }, seconds["recompute_layers=4"])
+    assert.is_not_nil(seconds["recompute=half"])
+  end)
+
   it("have one order in all processes, because ranks of a job share them by number", function()
     local command = require "command"
     local folder = command.folder()

@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local exactly = require "exactly"
 local folder = require "ett.base.folder"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local model = require "ett.model"
 local timeline = require "ett.step.timeline"
 
@@ -755,6 +756,23 @@ describe("what would help", function()
       if row.text == "interleaved, vp 2" then assert.equal(interleaved.step_seconds, row.seconds) return end
     end
     error "no row of the interleaved schedule"
+  end)
+
+  it("names other values of recompute, and other numbers of layers", function()
+    local own = { recompute = "full", recompute_layers = 2, micro_batches = 4 }
+    local e, what = make(dense, own)
+    local by_text = {}
+    for _, row in ipairs(require("ett.step.page.sensitivity").of(e, what)) do by_text[row.text] = row.seconds end
+    local function seconds(change)
+      return estimate.new({ model = dense, cluster = "dgx_h100",
+        plan = merged({ seq = 2048, micro_batches = 4 }, change) }).step_seconds
+    end
+    for _, value in ipairs { "none", "selective", "half" } do
+      assert.equal(seconds { recompute = value }, by_text["recompute full → " .. value])
+    end
+    for _, n in ipairs { 1, 4 } do
+      assert.equal(seconds { recompute = "full", recompute_layers = n }, by_text["recompute_layers 2 → " .. n])
+    end
   end)
 end)
 

@@ -40,6 +40,21 @@ describe("a plan with a changed field", function()
     q = changed({ tp = 2, sequence_parallel = true, overlap_tensor = true }, { sequence_parallel = false })
     assert.is_false(q.overlap_tensor)
   end)
+
+  it("loses the fields of another value of recompute", function()
+    local p = { dp = 2, recompute = "full", recompute_layers = 2, recompute_method = "every" }
+    local q = changed(p, { recompute = "none" })
+    assert.is_nil(q.recompute_layers)
+    assert.equal("block", q.recompute_method)
+    q = changed(p, { micro_batch = 2 })
+    assert.same({ 2, "every" }, { q.recompute_layers, q.recompute_method })
+    q = changed({ dp = 2, recompute = "selective", recompute_modules = { "mlp" } }, { recompute = "full" })
+    assert.is_nil(q.recompute_modules)
+    q = changed({ dp = 2, recompute = "half", recompute_keeps = { "linear_qkv" } }, { recompute = "full",
+      recompute_layers = 1 })
+    assert.is_nil(q.recompute_keeps)
+    assert.equal(1, q.recompute_layers)
+  end)
 end)
 
 describe("the estimate of a variation", function()

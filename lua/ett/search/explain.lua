@@ -87,6 +87,7 @@ local function changes(p, model)
   for _, name in ipairs { "tp", "pp", "cp" } do try_powers(name, { name, "dp" }) end
   if model.hyper.experts then try_powers("ep", { "ep" }) end
   try_powers("micro_batch", { "micro_batch" })
+  if p.recompute_layers then try_powers("recompute_layers", { "recompute_layers" }) end
   for _, name in ipairs { "recompute", "zero" } do -- in one order on all ranks of a job
     for _, value in pairs(next_values(values_of(stack, name), p[name])) do add({ name }, { [name] = value }) end
   end

@@ -36,6 +36,9 @@ end
 --- Half of a value, if it is even, and twice the value.
 function what_if.powers(value) return { value % 2 == 0 and value // 2 or nil, value * 2 } end
 
+--- Fields that rules allow, or that count, for one value of recompute only.
+what_if.of_recompute = { "recompute_keeps", "recompute_layers", "recompute_method", "recompute_modules" }
+
 --- A plan with some fields changed, on the same number of devices and with the same global batch: dp compensates.
 --- Fields that the change would break follow it. nil if no dp compensates.
 ---@param p table a clean plan
@@ -52,6 +55,7 @@ function what_if.plan(p, given, change)
   if q.pp == 1 and p.pp > 1 then q.schedule, q.vp, q.overlap_sends = "1f1b", 1, false end
   if q.schedule ~= "interleaved" then q.interleave_group = nil end
   if q.pp ~= p.pp or q.vp ~= p.vp then q.split = nil end
+  for _, name in ipairs(q.recompute ~= p.recompute and what_if.of_recompute or {}) do q[name] = change[name] end
   return q
 end
 

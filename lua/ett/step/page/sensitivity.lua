@@ -16,8 +16,8 @@ local part_names = { compute = "matrix products and attention", node = "links in
 local function changes(p)
   local list = {}
   local function try(text, change) list[#list + 1] = { text, change } end
-  for _, name in ipairs { "tp", "pp", "cp", "ep", "micro_batch" } do
-    for _, value in pairs(what_if.powers(p[name])) do
+  for _, name in ipairs { "tp", "pp", "cp", "ep", "micro_batch", "recompute_layers" } do
+    for _, value in pairs(p[name] and what_if.powers(p[name]) or {}) do
       try(("%s %d → %d"):format(name, p[name], value), { [name] = value })
     end
   end
