@@ -20,6 +20,10 @@ describe("a plan that does not fit", function()
       after[name], change[name] = options.value(text), options.value(text)
       assert.not_equal(before.plan[name], change[name], words)
     end
+    for name in words:gmatch "without (%S+)" do
+      assert.is_not_nil(after[name], words)
+      after[name], change[name] = nil, false
+    end
     local e = estimate.new { model = model, cluster = cluster, plan = after }
     assert.is_true(e.fits)
     assert.equal(e.memory_bytes, bytes)
@@ -45,6 +49,28 @@ describe("a plan that does not fit", function()
       recompute_modules = { "layernorm" } }, model))
     assert.same({ zero = 1 }, changed({ seq = 4096, tp = 2, ep = 4, dp = 16, global_batch = 256,
       overlap_all_to_all = "batch" }, require("ett.model").new "mixtral-8x7b"))
+  end)
+
+  it("is told to repeat all layers, or to leave out fields of another value of recompute", function()
+    local plan = { seq = 8192, tp = 4, pp = 2, dp = 2, micro_batches = 8, recompute = "full" }
+    local whole = changed(plan)
+    plan.recompute_layers = 1
+    local change, devices = changed(plan)
+    assert.is_nil(devices)
+    assert.is_false(change.recompute_layers)
+    change.recompute_layers = nil
+    assert.same(whole, change)
+    assert.matches("^with [^\n]*tp=8 and without recompute_layers it would fit, in [%d.]+ GB$",
+      fitting.sentence(big, cluster, times, plan))
+    local small = require("ett.model").new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8,
+      ffn = 14336, vocab = 128256 })
+    plan = { seq = 196608, tp = 8, micro_batches = 2, sequence_parallel = true, recompute = "full", zero = 1,
+      recompute_layers = 2 }
+    assert.same({ recompute_layers = false }, changed(plan, small))
+    plan.recompute, plan.recompute_layers, plan.recompute_modules = "selective", nil, { "layernorm" }
+    assert.same({ recompute = "full", recompute_modules = false }, changed(plan, small))
+    plan.recompute, plan.recompute_modules, plan.recompute_keeps = "half", nil, { "linear_qkv", "linear_up" }
+    assert.same({ recompute = "full", recompute_keeps = false }, changed(plan, small))
   end)
 
   it("gets another layout of its devices, if one fits", function()

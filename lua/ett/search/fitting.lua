@@ -33,12 +33,17 @@ local function saves_quantised(stack, how)
   return stack.quantised_weights == "beside" or stack.quantised_weights == "only" and how == "single"
 end
 
--- The fields of a change that a plan lacks.
+-- The fields of a change that a plan lacks; false removes one. recompute_method = uniform repeats all layers, and may
+-- store less with recompute_layers than without.
 ---@param base table fields that are set in any case
 ---@param change table of `changes`
 local function missing(p, base, change)
   local own, stack = merged(base), stacks.get(p.stack)
   if change.recompute and strength[change.recompute] > strength[p.recompute] then own.recompute = change.recompute end
+  local chosen = change.recompute == "full" and p.recompute_layers and p.recompute_method ~= "uniform"
+  for _, name in ipairs((own.recompute or chosen) and what_if.of_recompute or {}) do
+    if p[name] ~= nil then own[name] = false end
+  end
   for zero = p.zero + 1, change.zero and 3 or 0 do
     if stacks.has_stage(stack, zero) and (own.zero or 0) < change.zero then own.zero = zero end
   end
@@ -82,6 +87,15 @@ local function layouts(p, devices, node)
   return list
 end
 
+-- A plan with changed fields.
+local function changed(plan, change)
+  local q = merged(plan, change)
+  for name, value in pairs(change) do
+    if value == false then q[name] = nil end
+  end
+  return q
+end
+
 -- Estimates the plan with a layout and fields. Returns the fields that differ from the plan's and the estimate; nil if
 -- a rule refuses them, false if the plan does not fit.
 ---@param self table { model, cluster, times, plan, clean (the plan with its defaults), known }
@@ -92,10 +106,10 @@ local function tried(self, layout, fields)
   if clean.global_batch % of_micro_batch ~= 0 then return nil end
   local micro_batches = clean.global_batch // of_micro_batch
   if self.plan.micro_batches and micro_batches ~= self.plan.micro_batches then change.micro_batches = micro_batches end
-  local q = merged(clean, change, { micro_batches = micro_batches })
+  local q = merged(changed(clean, change), { micro_batches = micro_batches })
   if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 then return nil end
   local e = what_if.estimate { model = self.model, cluster = self.cluster, times = self.times,
-    plan = merged(self.plan, change) }
+    plan = changed(self.plan, change) }
   if e and e.fits then return change, e end
   return e and false
 end
@@ -134,8 +148,8 @@ local function best_change(self, devices, is_own)
   return best, e
 end
 
---- A change that makes a plan fit: its words, its memory, and the number of devices if that differs. nil if
---- there is none. The global batch stays.
+--- A change that makes a plan fit: its words ("with tp=8 and without recompute_layers"), its memory, and the number of
+--- devices if that differs. nil if there is none. The global batch stays.
 ---@param plan table a plan that does not fit, as it was given
 function fitting.change(model, cluster, times, plan)
   local broken, clean = plan_module.violations(plan, model, cluster)
@@ -149,15 +163,21 @@ function fitting.change(model, cluster, times, plan)
   end
   if not best then return nil end
   local words, all = {}, plan_module.devices(e.plan)
-  for _, name in ipairs(schema.keys(best)) do words[#words + 1] = ("%s=%s"):format(name, best[name]) end
-  return table.concat(words, " "), e.memory_bytes, all > devices and all or nil
+  for _, name in ipairs(schema.keys(best)) do
+    if best[name] ~= false then words[#words + 1] = ("%s=%s"):format(name, best[name]) end
+  end
+  words = { words[1] and "with " .. table.concat(words, " ") }
+  for _, name in ipairs(schema.keys(best)) do
+    if best[name] == false then words[#words + 1] = "without " .. name end
+  end
+  return table.concat(words, " and "), e.memory_bytes, all > devices and all or nil
 end
 
 --- "with zero=1 it would fit, in 68.24 GB", or "with tp=8 it would fit on 8 devices, in 61.20 GB". If nothing fits: the
 --- advice to take more devices.
 function fitting.sentence(model, cluster, times, plan)
   local words, bytes, devices = fitting.change(model, cluster, times, plan)
-  return words and ("with %s it would fit%s, in %.2f GB"):format(words, devices and (" on %d devices"):format(devices)
+  return words and ("%s it would fit%s, in %.2f GB"):format(words, devices and (" on %d devices"):format(devices)
     or "", bytes / 1e9) or "give it more devices"
 end
 
