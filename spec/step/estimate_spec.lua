@@ -538,6 +538,30 @@ describe("estimate", function()
     assert.is_false(warned(2, { stack = "torchtitan" }))
   end)
 
+  it("warns of recompute_layers that repeats no layer", function()
+    local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local function of(layers, method, plan)
+      local given = { seq = 512, micro_batches = 4, pp = 2, recompute = "full", recompute_layers = layers,
+        recompute_method = method, stack = "plain" }
+      for key, value in pairs(plan or {}) do given[key] = value end
+      local e, again = estimate.new { model = model, cluster = "dgx_h100", profile = false, plan = given }, 0.0
+      for _, stage in ipairs(e.stages) do again = again + stage.recompute_seconds end
+      for _, text in ipairs(e.warnings) do
+        if text:find "^recompute_layers = %d+: no layer is repeated" then return true, again > 0 end
+      end
+      return false, again > 0
+    end
+    local none, some = { true, false }, { false, true }
+    assert.same(none, { of(100, "every") })
+    assert.same(none, { of(5, "every") }) -- slices have 4 layers
+    assert.same(some, { of(4, "every") })
+    assert.same(some, { of(5, "every", { split = { 3, 5 } }) })
+    assert.same(none, { of(3, "every", { schedule = "interleaved", vp = 2 }) })
+    assert.same(some, { of(100, "block") })
+    assert.same(some, { of(100, "uniform") })
+    assert.same(some, { of(nil, nil) })
+  end)
+
   it("warns of a network that is faster than the links inside the nodes: it may be in bits", function()
     local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 })
     local function warning(of, devices)

@@ -363,6 +363,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   list[#list + 1] = host
   list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
   list[#list + 1] = slices.warning(e.plan, lowered)
+  list[#list + 1] = slices.none_repeated(e.plan, lowered)
   list[#list + 1] = slices.never_repeated(e.plan, lowered)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)

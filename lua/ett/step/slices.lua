@@ -82,6 +82,18 @@ function slices.repeated_shares(p, lowered, stages)
   return shares
 end
 
+--- A warning if recompute_layers is so large that no layer is repeated; else nil.
+function slices.none_repeated(p, lowered)
+  if p.recompute ~= "full" or not p.recompute_layers then return nil end
+  for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
+    for _, again in ipairs(slices.repeated(p, layers)) do
+      if again then return nil end
+    end
+  end
+  return ("recompute_layers = %d: no layer is repeated, because no slice has so many layers to repeat"):format(
+    p.recompute_layers)
+end
+
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
 --- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
 function slices.warning(p, lowered)
