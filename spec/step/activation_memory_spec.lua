@@ -459,7 +459,9 @@ describe("recompute = half", function()
     local named, warning = of("half", { "mla_q", "mla_kv" })
     assert.same({ of "full" }, { named, warning })
     local plain = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
-    assert.equal("recompute_keeps: mla_q: no backward pass repeats it", select(2, of("half", { "mla_q" }, plain)))
+    assert.equal("recompute_keeps: mla_q, mla_kv: no layer has it", select(2, of("half", { "mla_q", "mla_kv" }, plain)))
+    assert.equal("recompute_keeps: lm_head: no backward pass repeats it; mla_q: no layer has it",
+      select(2, of("half", { "mla_q", "lm_head" }, plain)))
   end)
 
   it("keeps products after their sum, and repeats no messages beside them, by hand", function()

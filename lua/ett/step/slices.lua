@@ -1,4 +1,5 @@
 --- The layers of each slice of the model, and the messages of their weights.
+local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
 local plan_fields = require "ett.plan.fields"
 local schedules = require "ett.plan.schedules"
@@ -111,7 +112,7 @@ end
 
 --- A warning if recompute_keeps names operators that no backward pass repeats, or tensors that no layer has; else nil.
 function slices.never_repeated(p, lowered)
-  local repeated, others = {}, {}
+  local repeated, others, absent, text = {}, {}, {}, {}
   for _, kind in ipairs(p.recompute_keeps and lowered.kinds or {}) do
     for index in pairs(kind.place == "middle" and not kind.forward_only and kind.uses or {}) do
       local o = lowered.operations[index]
@@ -119,9 +120,15 @@ function slices.never_repeated(p, lowered)
     end
   end
   for _, name in ipairs(p.recompute_keeps or {}) do
-    if not (lowered.tensors[name] or repeated[operator.find(name)]) then others[#others + 1] = name end
+    if modules.tensors[name] then
+      if not lowered.tensors[name] then absent[#absent + 1] = name end
+    elseif not repeated[operator.find(name)] then
+      others[#others + 1] = name
+    end
   end
-  return others[1] and ("recompute_keeps: %s: no backward pass repeats it"):format(table.concat(others, ", ")) or nil
+  if others[1] then text[1] = table.concat(others, ", ") .. ": no backward pass repeats it" end
+  if absent[1] then text[#text + 1] = table.concat(absent, ", ") .. ": no layer has it" end
+  return text[1] and "recompute_keeps: " .. table.concat(text, "; ") or nil
 end
 
 --- The stage of each way of a schedule and slice, by "WAY SLICE"; ways are counted from 0.
