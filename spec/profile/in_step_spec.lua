@@ -603,14 +603,16 @@ describe("kernels in a step", function()
     assert.equal(1, shape.repeated)
     for _, name in ipairs { "tpu_v7x", "tpu_v6e", "h100_sxm" } do
       local device = devices.get(name)
-      local function more(pass)
+      local function more(pass, exchange)
+        local stack = setmetatable({ exchange = exchange or 1 }, { __index = stack_module.get "plain" })
         shape.repeated = 1
-        local whole = seconds(device, "moe_permute", shape, "bf16", pass)
+        local whole = seconds(device, "moe_permute", shape, "bf16", pass, stack)
         shape.repeated = nil
-        return whole - seconds(device, "moe_permute", shape, "bf16", pass)
+        return whole - seconds(device, "moe_permute", shape, "bf16", pass, stack)
       end
       local time = 2.0 * 8192 * 4096 * (1 + 8) / device.memory_bandwidth / in_step.stream_share
       assert.near(time, more "forward", 0.1 * time, name)
+      assert.near(2 * time, more("forward", 2), 0.2 * time, name)
       assert.near(0, more "backward", 1e-12, name)
     end
     c.top_k = 1

@@ -316,10 +316,12 @@ local function attention(self, op, shape, pass)
     provenance = "calibrated", detail = laws.detail }
 end
 
--- Bytes that an operator's kernels move, with the factors of the stack's kernels.
+-- Bytes that an operator's kernels move, with the factors of the stack's kernels, and the share of its beside_bytes.
 local function streamed_bytes(self, op, shape, dtype, pass)
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
-  if op.beside_bytes and not self.burst then bytes = bytes + op.beside_bytes(shape, pass) end
+  local beside = op.beside_bytes and not self.burst and op.beside_bytes(shape, pass) or 0.0
+  bytes = bytes + beside
+  local beside_share = beside > 0 and beside / bytes or 0.0
   if op.family == "router" then bytes = bytes * self.stack.exchange end
   if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "rope" then bytes = bytes * self.stack.rope end
@@ -330,18 +332,18 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   if shape.scaled == 1 then bytes = bytes * self.stack.scaled_rope end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   if op.family == "optimizer" and shape.params and not self.burst then
-    local beside = in_step.update_bytes[dtype] or in_step.update_bytes.other
-    bytes = bytes + (beside + self.stack.gradient_copy_bytes) * shape.params
+    local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
+    bytes = bytes + (update + self.stack.gradient_copy_bytes) * shape.params
   end
   if op.family == "softmax" and op.masked then
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]
   end
-  return bytes
+  return bytes, beside_share
 end
 
 -- Seconds to move these bytes: by the laws of norms, by gathers, or as a stream.
 local function streamed_seconds(self, op, shape, dtype, pass)
-  local bytes = streamed_bytes(self, op, shape, dtype, pass)
+  local bytes, beside_share = streamed_bytes(self, op, shape, dtype, pass)
   -- The operator before, or this one, has just written a part of the bytes.
   local fresh = pass == "forward" and op.family ~= "optimizer" and op.family ~= "embedding"
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
@@ -350,7 +352,7 @@ local function streamed_seconds(self, op, shape, dtype, pass)
   if of_norm then return of_norm end
   local gather_share = op.gathers and self.device.gather_share
   if gather_share then
-    local beside = not self.burst and op.beside_bytes and op.beside_bytes(shape, pass) or 0.0
+    local beside = beside_share * bytes
     return stream_start + (bytes - beside) / (self.device.memory_bandwidth * gather_share) + moving(self, beside, 0.0)
   end
   local earlier = fresh and op.earlier_bytes and op.earlier_bytes(shape, dtype) or 0.0
