@@ -388,6 +388,21 @@ describe("a user's cluster", function()
         power = { device_watts = 100, source = "spec" } }))
   end)
 
+  it("is refused for a node's power in kilowatts", function()
+    local function of(watts)
+      local c = valid()
+      c.power = { node_watts = watts, source = "spec" }
+      return c
+    end
+    for _, watts in ipairs { 10.2, 0.3, 49.9 } do
+      assert.equal(("cluster: power: 'node_watts' must be 0 or at least 50 W, got %g"):format(watts),
+        raised(cluster_module.get, of(watts)))
+    end
+    for _, watts in ipairs { 0, 50, 10200 } do
+      assert.equal(watts, cluster_module.get(of(watts)).power.node_watts)
+    end
+  end)
+
   it("is refused for an invalid curve", function()
     for wanted, curve in pairs {
       ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },

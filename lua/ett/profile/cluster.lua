@@ -80,6 +80,14 @@ local function limit_power(clean)
   if watts and watts < (own or math.huge) then device.power_limit_watts = watts end
 end
 
+-- Fewer than 50 W of a node are taken for kilowatts; assumed.
+local function check_node_watts(clean, label)
+  local watts = (clean.power or {}).node_watts or 0
+  if watts > 0 and watts < 50 then
+    error_module.raise("model", "%s: power: 'node_watts' must be 0 or at least 50 W, got %g", label, watts)
+  end
+end
+
 local checked = setmetatable({}, { __mode = "k" }) -- clusters whose device has its methods, and whose tiers have rates
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
@@ -92,6 +100,7 @@ function cluster_module.check(given, label, path)
     end
   end
   local clean = schema.check(given, fields, label)
+  check_node_watts(clean, label)
   if clean.parts then
     if clean.power and clean.power.device_watts then
       error_module.raise("model", "%s: power: 'device_watts' belongs to the clusters of the parts", label)
