@@ -187,7 +187,7 @@ ett: search: plan: missing field 'seq' (a positive integer)
 $ echo '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}' > ds.json; ett search --plan ds.json; echo $?; ett search --plan ds.json --megatron-args ds.json --model llama; echo $?; echo '{"bf16": {"enabled": true}}' > ds.json; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048 --global-batch 16 --quiet; ett search --plan nosuch.json --model llama3-8b
 ett: search: --plan needs --model: the file does not describe the model
 2
-ett: search: give --megatron-args or --plan, not both
+ett: search: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 2
 ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
 seq=2048 ...gradient_dtype=bf16... global_batch=16...

@@ -206,14 +206,16 @@ local function nearest_of_shape(field, spec)
   return spec[field] and "" or error_module.suggestion(field, schema.keys(spec))
 end
 
+-- The values of a call by xpcall; raises its error again.
+local function results(ok, first, ...)
+  if not ok then error(first, 0) end
+  return first, ...
+end
+
 -- A function of a user's operator that reads a shape; its errors name the field that a misspelt one may mean.
 local function reading_shape(fn, spec)
   local function handler(raised) return with_nearest(raised, nearest_of_shape, spec) end
-  return function(a, b, c, d)
-    local ok, first, second, third = xpcall(fn, handler, a, b, c, d)
-    if not ok then error(first, 0) end
-    return first, second, third
-  end
+  return function(...) return results(xpcall(fn, handler, ...)) end
 end
 
 --- The functions of a file, wrapped with a check of the returned value.

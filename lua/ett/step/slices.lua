@@ -88,7 +88,7 @@ function slices.none_repeated(p, lowered)
   if p.recompute ~= "full" or not p.recompute_layers then return nil end
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
     for _, again in ipairs(slices.repeated(p, layers)) do
-      if again then return nil end
+      if again.layers > 0 then return nil end
     end
   end
   return ("recompute_layers = %d: no layer is repeated, because no slice has so many layers to repeat"):format(
