@@ -149,7 +149,7 @@ describe("ett validate", function()
       least = progress
     end })
     require("ett.base.folder").remove(folder)
-    assert.is_true(turns > 1.5 * 9 * 8, tostring(turns)) -- nine tables of eight shapes, two visits of most
+    assert.is_true(turns >= 120, tostring(turns)) -- of 9 * 8 shapes; most are visited twice
     assert.is_true(least > 0.9)
   end)
 

@@ -45,7 +45,7 @@ local function sharded(p) return p.zero > 0 and replicated(p) end
 local function stay_whole(p)
   return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).whole_stages
 end
--- Whether gradients alone do, as ett_messages_whole_gradients tells.
+-- Whether only the gradients stay whole between micro-batches (ett_messages_whole_gradients).
 local function defers_gradients(p)
   return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
 end
