@@ -36,6 +36,24 @@ describe("published measured steps", function()
     assert.equal(2.4e12, published.cluster(by_id.titan_8b_8_eager_bf16).device.memory_bandwidth)
   end)
 
+  it("that lack a field are answered, or refused with a reason", function()
+    local answered, refused = 0, {}
+    for _, id in ipairs { "neox_A100_GPT_20B_8-4-4", "fms_34b_H100", "titan_8b_8_eager_bf16", "vtrain_multi_0000",
+      "mbridge_26.08_pretrain_GPT_OSS_120B_GB300_MXFP8_64gpu_4" } do
+      for field in pairs(by_id[id]) do
+        local row = {}
+        for name, value in pairs(by_id[id]) do if name ~= field then row[name] = value end end
+        local ok, reason = pcall(published.estimate, row)
+        if ok then answered = answered + 1 end
+        assert.truthy(ok or require("ett.base.error").is(reason), tostring(reason))
+        if not ok then refused[#refused + 1] = tostring(reason):match "the row does not state (%w+)" end
+        assert.truthy(published.unknown(row) or not ok)
+      end
+    end
+    assert.is_true(answered > 150)
+    assert.equal(5 * 10, #refused)
+  end)
+
   it("are of the software and generations that the stacks name as compared", function()
     local stacks, found = require "ett.operator.stack", {}
     for _, row in ipairs(rows) do

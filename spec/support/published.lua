@@ -24,8 +24,10 @@ local corrected = { fms_13b_H100 = compiled, fms_34b_H100 = compiled }
 function published.rows()
   local path, why = published.path "published/steps_v2.json"
   if not path then return nil, why end
-  local rows = assert(require("ett.json").read(path)).rows
+  local json = require "ett.json"
+  local rows = assert(json.read(path)).rows
   for _, row in ipairs(rows) do
+    for field, value in pairs(row) do if value == json.null then row[field] = nil end end
     for field, value in pairs(corrected[row.id] or {}) do row[field] = value end
   end
   return rows
@@ -128,9 +130,10 @@ function published.cluster(row)
   -- ett itself places a step on fewer chips than a torus has.
   local torus = cluster.links.intra.torus
   if row.gpus < cluster.gpus_per_node and not torus then cluster.gpus_per_node = integer(row.gpus) end
-  local per_gpu = row.network_gb_per_gpu or row.network_gb_per_node and row.network_gb_per_node / row.gpus_per_node
+  local of_node = row.gpus_per_node or row.nodes and row.gpus / row.nodes or cluster.gpus_per_node
+  local per_gpu = row.network_gb_per_gpu or row.network_gb_per_node and row.network_gb_per_node / of_node
   if row.network_measured_gb_per_node then
-    per_gpu = row.network_measured_gb_per_node / row.gpus_per_node / efficiency(row)
+    per_gpu = row.network_measured_gb_per_node / of_node / efficiency(row)
   end
   if per_gpu and cluster.links.inter then
     local reached = per_gpu * 1e9 * efficiency(row)
@@ -347,7 +350,7 @@ end
 
 -- Layers of each slice, if the row states more than "uniform".
 local function split_of(row, pp, vp)
-  if row.framework == "nanotron" and pp > 1 then return by_products(row, pp) end
+  if row.framework == "nanotron" and pp > 1 and row.ffn and row.head_dim then return by_products(row, pp) end
   if row.split and #row.split == pp * vp then
     local split = {}
     for i, layers in ipairs(row.split) do split[i] = integer(layers) end
@@ -751,16 +754,22 @@ function published.is_fitted(row)
     and row.step_seconds ~= nil and row.framework ~= "gpt-neox"
 end
 
---- Fields that a row does not state; ett's defaults are used.
+--- Fields that a row does not state, so that ett's defaults are used; nil if no plan can be made of the row.
 function published.unknown(row)
-  local _, unknown = published.plan(row, published.dtype(row) or "bf16")
-  return unknown
+  local made, _, unknown = pcall(function() return published.plan(row, published.dtype(row) or "bf16") end)
+  return made and unknown or nil
 end
+
+-- Fields without which no step can be described: ett has no default for them.
+local required = { "id", "source", "model", "device", "gpus", "layers", "hidden", "heads", "vocab", "seq" }
 
 --- The estimate of a row; raises with the reason if ett has none.
 function published.estimate(row, as_stated)
-  local cluster = published.cluster(row)
   local raise = require("ett.base.error").raise
+  for _, field in ipairs(required) do
+    if row[field] == nil then raise("missing", "the row does not state %s", field) end
+  end
+  local cluster = published.cluster(row)
   if not cluster then raise("missing", "no bundled cluster of %s", tostring(row.device)) end
   local dtype = published.dtype(row)
   if not dtype then raise("missing", "precision %s is not modelled", tostring(row.precision)) end
