@@ -104,5 +104,5 @@ ett: sweep: --plan needs --model: the file does not describe the model
 ett: sweep: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 ett: t.toml: this is a configuration of torchtitan; `ett predict` reads it with --plan
 ett: sweep: no field has several values, such as pp=1,2,4
-ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N
+ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N...
 ?1

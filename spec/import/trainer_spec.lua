@@ -460,7 +460,8 @@ freq = 5
     ["[training]\nx = 1 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = 1 2'",
     ["[training]\nx = \"a\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = \"a'",
     ["[training]\nseq_len = \"8k\"\n"] = "seq_len must be a number, got '8k'",
-    ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N",
+    ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N, "
+      .. "or --devices N to `ett search`",
     ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
       "data_parallel_shard_degree must be above 0 or -1, got 0",
     ["[training]\nbatch_size = 2\n"] = "training.batch_size of older releases is now training.local_batch_size",
@@ -1112,7 +1113,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
 
   it("is refused where it leaves the plan open", function()
     for more, wanted in pairs {
-      ["remat_policy=full"] = "ici_fsdp_parallelism = -1 takes the devices that are left; give dp=N",
+      ["remat_policy=full"] = "ici_fsdp_parallelism = -1 takes the devices that are left; give dp=N, "
+        .. "or --devices N to `ett search`",
       ["ici_tensor_parallelism=-1 ici_fsdp_parallelism=2"] = "ici_tensor_parallelism = -1 takes the devices that are "
         .. "left; give tp=N",
       ["ici_tensor_parallelism=-1"] = "another axis of ici is -1 already",

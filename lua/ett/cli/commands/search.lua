@@ -39,28 +39,42 @@ local function note_left(model, own, plan, vary)
     :format(words))
 end
 
+--- The number of devices; of several numbers the first and the last. Empty: not stated.
+local function stated_devices(opts)
+  local list = { opts.devices }
+  for _, word in ipairs(opts.vary or {}) do
+    local text = word:match "^devices=(.+)$"
+    list = text and text ~= "all" and fields.list("search", "devices", text) or list
+  end
+  local function number(value) return value and math.max(1, math.tointeger(value) or 1) end
+  return number(list[1]), number(list[#list]) -- a later check refuses other values
+end
+
 --- Model, fixed and varied fields and devices (nil: not stated) of --megatron-args or --plan, overridden by the words,
---- and the file's plan.
+--- and the file's plan. A global batch that differs between the numbers of devices is left out.
 local function of_file(opts, words)
   local texts, hyper = trainer_files.sort("search", opts, options.words(words, "search"))
   local given, vary = fields.split("search", texts)
   given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
-  local sizes, devices = fields.values(hyper), opts.devices
+  local sizes, devices, last = fields.values(hyper), stated_devices(opts)
   local function run_of(dp, micro_batch)
     return trainer_files.read(opts, merged(given, { dp = given.dp or dp, micro_batch = given.micro_batch
       or micro_batch }), sizes)
   end
   local function ranks_of(p) return (p.tp or 1) * (p.pp or 1) * (p.cp or 1) end
-  local model, p = run_of(opts.megatron_args and 1 or devices)
-  -- The micro-batch of a launch script is only searched, and needs no note if the file lacks it.
-  if opts.megatron_args or devices then
-    model, p = run_of(devices and math.max(1, devices // ranks_of(p)), opts.megatron_args and p.micro_batch)
+  local function batch_of(p)
+    return p.global_batch or p.dp and p.micro_batches and p.dp * (p.micro_batch or 1) * p.micro_batches
   end
+  local first = select(2, run_of(opts.megatron_args and 1 or devices))
+  -- The micro-batch of a launch script is only searched, and needs no note if the file lacks it.
+  local function run_on(number)
+    return run_of(number and math.max(1, number // ranks_of(first)), opts.megatron_args and first.micro_batch)
+  end
+  local model, p = run_on(devices)
   local plan = {}
   for _, name in ipairs(settled) do plan[name] = p[name] end
-  if not plan.global_batch and p.dp and p.micro_batches then
-    plan.global_batch = p.dp * (p.micro_batch or 1) * p.micro_batches
-  end
+  plan.global_batch = batch_of(p)
+  if last ~= devices and batch_of(select(2, run_on(last))) ~= plan.global_batch then plan.global_batch = nil end
   opts.seq, opts.global_batch = nil, nil
   return model, merged(plan, given), vary, p.dp and ranks_of(p) * p.dp, p
 end

@@ -31,7 +31,8 @@ local function mesh(config, given)
   local field = axes[open.axis]
   local ranks = given[field]
   if not ranks then
-    error_module.raise("format", "%s = -1 takes the devices that are left; give %s=N", open.name, field)
+    error_module.raise("format", "%s = -1 takes the devices that are left; give %s=N%s", open.name, field,
+      field == "dp" and ", or --devices N to `ett search`" or "")
   elseif ranks % counted[field] ~= 0 then
     error_module.raise("format", "%s = %d must be a multiple of the other axes' %d", field, ranks, counted[field])
   end

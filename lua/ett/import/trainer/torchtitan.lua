@@ -124,7 +124,8 @@ local function set_replicas(p, config, given)
   local shard = config("parallelism", "data_parallel_shard_degree", -1)
   if shard == -1 then
     if not given.dp then
-      error_module.raise("format", "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N")
+      error_module.raise("format", "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N, or "
+        .. "--devices N to `ett search`")
     elseif given.dp % replicate > 0 then
       error_module.raise("format", "dp = %s must be a multiple of data_parallel_replicate_degree = %s", given.dp,
         replicate)
