@@ -11,6 +11,8 @@ local files = {
   ["base.yml"] = { "--plan", "per_device_batch_size: 1\nici_fsdp_parallelism: 8\n" },
   ["maxtext.sh"] = { "--plan", "python3 train.py per_device_batch_size=1 ici_fsdp_parallelism=8\n" },
   ["nemo.yaml"] = { "--megatron-args", "model:\n  num_layers: 4\n  tensor_model_parallel_size: 2\n" },
+  ["recipe.yaml"] = { "--megatron-args", "ARGS:\n  --tensor-model-parallel-size: 2\n" },
+  ["primus.yaml"] = { "--megatron-args", "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n" },
   ["run.sh"] = { "--megatron-args", "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64\n" },
   ["args.txt"] = { "--megatron-args", "--tensor-model-parallel-size 4\n" },
   ["flags.py"] = { "--megatron-args", 'command = "pretrain_gpt.py --num-layers 4"\n' },

@@ -963,9 +963,16 @@ describe("ett predict --plan", function()
         assert.same({ "ett: " .. message .. "\n", true }, { output, status ~= 0 })
       end
     end
-    command.write(folder, "words.sh", "hello\n")
-    assert.equal("ett: words.sh: read as torchtitan's TOML: line 1: expected [TABLE] or NAME = VALUE, got 'hello'\n",
-      (command.ett(folder, "predict --model llama3-8b --plan words.sh dp=8")))
+    for name, text in pairs { ["words.sh"] = "hello\n", ["plan.yaml"] = "tp: 4\n", ["x.toml"] = "[project]\na = 1\n",
+      ["x.json"] = '{ "tp": 4 }', ["hf.yml"] = "bf16: true\nper_device_train_batch_size: 2\n",
+      ["x.txt"] = "# zero_optimization\n" } do
+      command.write(folder, name, text)
+      assert.matches(("^ett: %s: no trainer's file: found no section of torchtitan %%(%%[training%%], "):format(name),
+        (command.ett(folder, "predict --model llama3-8b dp=8 seq=8 --plan " .. name)))
+    end
+    command.write(folder, "list.json", "[1]")
+    assert.equal("ett: list.json: must be an object\n",
+      (command.ett(folder, "predict --model llama3-8b --plan list.json")))
   end)
 end)
 

@@ -26,7 +26,8 @@ local kinds = {
     return path:find "%.ya?ml$" and text:find "\noperator_data_folder:"
   end },
   { "a configuration of NeMo, Megatron-Bridge or Primus", "--megatron-args", function(path, text)
-    return path:find "%.ya?ml$" and text:find "\n%s+tensor_model_parallel_size:"
+    return path:find "%.ya?ml$" and (text:find "\n%s+%-*tensor[_-]model[_-]parallel[_-]size:"
+      or text:find "\n%s+overrides:" and text:find "\n%s+framework:")
   end },
   { "a launch script of Megatron-LM", "--megatron-args", function(path, text)
     return not path:find "%.%w*ml$" and not path:find "%.json$"

@@ -6,6 +6,7 @@
 local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local overrides = require "ett.import.trainer.overrides"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
@@ -113,12 +114,50 @@ local function note_unread(document, seen, note)
   if #others > 0 then note("not modelled: %s", error_module.ignored(others, absent(read[""], document))) end
 end
 
---- The trainer of a file: by its name, else by MaxText's fields or the first character behind comments.
+-- Names at the top of a file that show its trainer. Other programs' YAML files hold `weak` names, too.
+local marks = { torchtitan = {}, deepspeed = {}, weak = {} }
+for kind, names in pairs { torchtitan = "activation_checkpoint experimental float8 mx parallelism quantize training",
+  deepspeed = "train_batch_size train_micro_batch_size_per_gpu zero_optimization",
+  weak = "activation_checkpointing bf16 bfloat16 fp16 gradient_accumulation_steps gradient_clipping" } do
+  for name in names:gmatch "%S+" do marks[kind][name] = true end
+end
+
+local function refuse_unknown()
+  error_module.raise("format", "no trainer's file: found no section of torchtitan ([training], [parallelism], …), no "
+    .. "field of DeepSpeed (zero_optimization, train_batch_size, …) and none of MaxText (per_device_batch_size, "
+    .. "ici_fsdp_parallelism, …); --megatron-args reads further files; fields of a plan are words NAME=VALUE")
+end
+
+--- Whether a text has one of the names behind `before` and in front of `after`, as patterns.
+local function marked(text, names, before, after)
+  for name in pairs(names) do
+    if text:find(before .. name .. after) then return true end
+  end
+  return false
+end
+
+--- The trainer of a file: by its name, else by its fields.
 local function kind_of(path, text)
   if path:find "%.toml$" then return "torchtitan" end
   if path:find "%.json$" then return "deepspeed" end
   if overrides.known(text) then return "maxtext" end
-  return hjson(text):find "^%s*{" and "deepspeed" or "torchtitan"
+  if marked("\n" .. text, marks.torchtitan, "\n%s*%[", "[%].]") then return "torchtitan" end
+  local is_yaml = path:find "%.ya?ml$"
+  for _, names in ipairs { marks.deepspeed, not is_yaml and marks.weak or {} } do
+    if marked(text, names, "%f[%w_]", "[\"']?%s*:") then return "deepspeed" end
+  end
+  refuse_unknown()
+end
+
+--- Raises if no name of a document is one of its trainer's, or a misspelling of one.
+local function check_marks(kind, document)
+  local known = kind == "deepspeed" and merged(marks.deepspeed, marks.weak) or marks.torchtitan
+  local names, count = schema.keys(known), 0
+  for name in pairs(document) do
+    if known[name:match "^[^.]*"] or error_module.misspelt(name, names) then return end
+    count = count + (name ~= "" and 1 or 0)
+  end
+  if count > 0 then refuse_unknown() end
 end
 
 local decoders = { torchtitan = function(text) return require "ett.import.trainer.toml"(text) end,
@@ -135,7 +174,8 @@ local function read(path, model, given)
   local is_named = path:find "%.toml$" or path:find "%.json$"
   local document = is_named and decoders[kind](text, path)
     or error_module.wrap("read as " .. titles[kind], decoders[kind], text, path)
-  if type(document) ~= "table" then error_module.raise("format", "must be an object") end
+  if type(document) ~= "table" or document[1] ~= nil then error_module.raise("format", "must be an object") end
+  if kind ~= "maxtext" then check_marks(kind, document) end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local missing = {} -- settings that neither the file nor an argument states, with the values taken
   local function assume(...) missing[#missing + 1] = (...):format(select(2, ...)) end
