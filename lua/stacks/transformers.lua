@@ -4,6 +4,7 @@ return {
   summary = "Hugging Face's Transformers without compilation, under DeepSpeed, FSDP or alone",
   source = "bytes counted in modeling_llama.py; host costs as in fsdp_eager.lua",
   overlaps_tensor = false,
+  overlapped_gathers = "3", -- as in megatron_deepspeed.lua
   context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 8.7, sharded = true, stops_early = true,

@@ -153,6 +153,11 @@ describe("plan", function()
       assert.same({}, violations(given))
     end
     assert.same({}, violations { dp = 8, pp = 4, overlap_gradients = true, stack = "megatron" })
+    assert.equal("overlap_sends is not supported by the stack 'gpt_neox': its pipelines compute nothing while they "
+      .. "send", violations({ pp = 4, overlap_sends = true, stack = "gpt_neox" })[1])
+    assert.equal("overlap_parameters needs zero = 3, got 1: the stack 'transformers' gathers weights after the update "
+      .. "at stages 1 and 2", violations({ dp = 8, zero = 1, overlap_parameters = true, stack = "transformers" })[1])
+    assert.same({}, violations { dp = 8, zero = 3, overlap_parameters = true, stack = "transformers" })
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

@@ -163,6 +163,25 @@ describe("a search", function()
     assert.equal("pp=1 true", tried({ true, false }, "overlap_gradients"))
   end)
 
+  it("gathers weights during computing at DeepSpeed's stage 3 only, and pipelines as DeepSpeed does", function()
+    local function tried(plan, stack)
+      local given, seen = { plan = plan, keep = 10000, exhaustive = true }, {}
+      plan.seq, plan.global_batch, plan.tp, plan.cp, plan.recompute, plan.stack = 1024, 16, 1, 1, "none", stack
+      for _, row in ipairs(small(given).rows) do
+        if row.dp > 1 then
+          seen[("%s%s%d%s%s"):format(row.pp > 1 and row.schedule or "", row.pp > 1 and " " or "", row.zero,
+            row.overlap_parameters and " ahead" or "", row.overlap_sends and " sends" or "")] = true
+        end
+      end
+      return table.concat(require("ett.base.schema").keys(seen), ", ")
+    end
+    assert.equal("0, 1, 2, 3 ahead", tried({ pp = 1 }, "transformers"))
+    assert.equal("0 ahead, 3 ahead", tried({ pp = 1, overlap_parameters = true }, "gpt_neox"))
+    assert.equal("1f1b 0, 1f1b 1", tried({ pp = 2 }, "megatron_deepspeed"))
+    assert.equal("1f1b 2", tried({ pp = 2, zero = 2 }, "megatron_deepspeed"))
+    assert.matches("gpipe 1 ahead sends", tried({ pp = 2 }, "megatron"))
+  end)
+
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
       times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,

@@ -276,7 +276,7 @@ local function stack_allows(p, name) return not (p.stack and stacks.exists(p.sta
 --- Whether the plan's stack supports overlap_tensor.
 function rules.overlaps_tensor(p) return stack_allows(p, "overlaps_tensor") end
 
---- Whether the plan's stack supports overlap_gradients with several pipeline stages.
+--- Whether the plan's stack supports overlap_gradients and overlap_sends with several pipeline stages.
 function rules.overlaps_pipelines(p) return stack_allows(p, "overlaps_pipelines") end
 
 --- Whether a plan's stack states costs of kernel launches.
@@ -296,6 +296,16 @@ local function gradient_overlap(p, add)
   if p.overlap_gradients and p.pp > 1 and not rules.overlaps_pipelines(p) then
     add("overlap_gradients needs pp = 1, got %d: pipelines of the stack '%s' reduce gradients after the last backward "
       .. "pass", p.pp, p.stack)
+  end
+  if p.overlap_sends and p.pp > 1 and not rules.overlaps_pipelines(p) then
+    add("overlap_sends is not supported by the stack '%s': its pipelines compute nothing while they send", p.stack)
+  end
+end
+
+local function parameter_overlap(p, add)
+  if p.overlap_parameters and (p.zero == 1 or p.zero == 2) and stack_allows(p, "overlapped_gathers") == "3" then
+    add("overlap_parameters needs zero = 3, got %d: the stack '%s' gathers weights after the update at stages 1 and 2",
+      p.zero, p.stack)
   end
 end
 
@@ -499,7 +509,7 @@ local function parts(p, add, context)
 end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
-  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap,
+  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap, parameter_overlap,
   split, cluster_parts, cluster_size }
 local of_passing = parts -- checked only if all other rules pass
 

@@ -145,12 +145,13 @@ end
 local function is_given(self, name) return self.lists[name] ~= nil or self.fixed[name] ~= nil end
 
 --- The chunks of a part: every schedule with each of its numbers of chunks. refuses: whether one has a `refuse`.
-local function chunks_of(self, p)
-  local key = ("%d"):format(p.pp)
+---@param only string? the only schedule of the stack's pipelines
+local function chunks_of(self, p, only)
+  local key = ("%d %s"):format(p.pp, only or "")
   local known = self.chunks[key]
   if known then return known end
   local list = {}
-  local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
+  local default = p.pp == 1 and { "1f1b" } or only and { only } or { "1f1b", "interleaved", "gpipe" }
   for _, schedule in ipairs(values(self, "schedule", default)) do
     local properties = self.schedules:properties(schedule)
     list.refuses = list.refuses or properties.refuse ~= nil
@@ -166,23 +167,56 @@ end
 
 --- The values of the walked fields below a part.
 ---@param pp integer its pipeline stages
-function Space:axes_of(setting, pp)
-  return pp > 1 and setting.reduces_last and self.reducing_last or self.axes
+function space.axes_of(setting, pp) return pp > 1 and setting.staged_axes or setting.axes end
+
+-- The values of a list for which a condition holds; all, if it holds for none: then a rule refuses them.
+local function kept(list, holds)
+  local left = {}
+  for _, value in ipairs(list) do if holds(value) then left[#left + 1] = value end end
+  return left[1] ~= nil and left or list
+end
+
+local function is_off(value) return not value end
+
+--- The values of overlap_parameters at a ZeRO stage of at least 1.
+function space.gathers(axes, zero)
+  return axes.late and zero < 3 and kept(axes.overlap_parameters, is_off) or axes.overlap_parameters
 end
 
 --- Plans with weights shared by replicas, per recomputation.
 local function count_sharded(axes)
   local sum = 0
   for _, zero in ipairs(axes.zero) do
-    sum = sum + (zero == 0 and 1 or #axes.overlap_parameters) * (zero == 3 and #axes.reshard or 1)
+    sum = sum + (zero == 0 and 1 or #space.gathers(axes, zero)) * (zero == 3 and #axes.reshard or 1)
   end
   return sum * #axes.overlap_gradients
+end
+
+--- The values of the walked fields that a stack's software has, with one or several pipeline stages. late: weights are
+--- gathered during computing at stage 3 only.
+local function axes_under(self, stack, staged)
+  local key = ("%s %s %s"):format(stack.overlapped_gathers, staged and stack.overlaps_pipelines,
+    staged and stack.pipeline_zero_stages)
+  local known = self.variants[key]
+  if known then return known end
+  local axes = merged(self.axes, { late = stack.overlapped_gathers == "3" })
+  if staged then
+    axes.zero = kept(axes.zero, function(zero) return stack.pipeline_zero_stages:find(zero, 1, true) end)
+    for _, name in ipairs(stack.overlaps_pipelines and {} or { "overlap_gradients", "overlap_sends" }) do
+      axes[name] = kept(axes[name], is_off)
+    end
+  end
+  if axes.late and kept(axes.overlap_parameters, is_off)[1] then
+    axes.zero = kept(axes.zero, function(zero) return zero == 0 or zero == 3 end)
+  end
+  self.variants[key], self.of_sharded[axes] = axes, count_sharded(axes)
+  return axes
 end
 
 --- Numbers of plans below a chunk, as counted by runtime/search: without and with copies of weights on other stages.
 local function below(self, setting)
   local p = setting.p
-  local axes = self:axes_of(setting, p.pp)
+  local axes = space.axes_of(setting, p.pp)
   local whole = #axes.recompute * (p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1)
   local sharded = whole * self.of_sharded[axes]
   return { [false] = fields.replicated(p) and sharded or whole, [true] = sharded }
@@ -221,7 +255,7 @@ end
 --- The chunks of a part that satisfy the rules and the condition, and whether larger micro-batches may have more of
 --- them; counts the plans of all chunks (each: see `below`).
 local function passing_chunks(self, opened, setting, p, each, micro_batches)
-  local all = chunks_of(self, p)
+  local all = chunks_of(self, p, setting.schedule)
   local group, split = p.interleave_group, p.split -- only a chunk decides on them
   p.schedule, p.vp, p.interleave_group, p.split = "1f1b", 1, nil, nil
   local part_rule = setting.broken:of(p)
@@ -457,8 +491,13 @@ local function add_setting(self, setting)
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
     or p.recompute_layers and "full" or nil
-  setting.p, setting.reduces_last = p, not plan_rules.overlaps_pipelines(p)
-  if #self.axes.overlap_gradients == 1 then p.overlap_gradients = self.axes.overlap_gradients[1] end
+  local stack = stacks.get(p.stack)
+  setting.p, setting.schedule = p, stack.pipeline_schedule
+  setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)
+  -- Rules of the stack decide on these, if they have one value.
+  for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
+    if #self.axes[name] == 1 then p[name] = self.axes[name][1] end
+  end
   add_follows(self, setting, p)
   local all = divisors(setting.devices)
   for _, tp in ipairs(values(self, "tp", up_to(all, self.model.hyper.heads or setting.devices))) do
@@ -501,16 +540,16 @@ end
 
 --- The default values of a walked field that one of the stacks has.
 local function values_of_stacks(list, name, default)
-  local kept = {}
+  local left = {}
   for _, value in ipairs(default) do
     for _, stack in ipairs(list) do
       if stacks.has(stack, name, value) then
-        kept[#kept + 1] = value
+        left[#left + 1] = value
         break
       end
     end
   end
-  return kept
+  return left
 end
 
 --- Removes the values of walked fields that a given field excludes. If none is left, all stay: the rule refuses them.
@@ -541,11 +580,7 @@ function space.new(given)
     self.axes[name] = values(self, name, values_of_stacks(software, name, searched.values[name]))
   end
   remove_excluded(self)
-  -- Of stacks whose pipelines reduce gradients after the last backward pass.
-  self.reducing_last = #self.axes.overlap_gradients > 1 and merged(self.axes, { overlap_gradients = { false } })
-    or self.axes
-  self.of_sharded = {}
-  for _, axes in ipairs { self.axes, self.reducing_last } do self.of_sharded[axes] = count_sharded(axes) end
+  self.variants, self.of_sharded = {}, {}
   -- These fields are set one by one below; defaults in the base would hide a missing one.
   for name in pairs(structural) do base[name] = nil end
   self.settings = settings_of(self, given, base)

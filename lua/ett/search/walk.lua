@@ -14,6 +14,7 @@ local sample = require "ett.sample"
 local schedules = require "ett.plan.schedules"
 local search_core = require "ett.search"
 local searched = require "ett.search.searched"
+local space_module = require "ett.search.space"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
 
@@ -36,7 +37,8 @@ local function stages_of(axes, gathers)
   for _, zero in ipairs(axes.zero) do
     if gathers == nil or gathers == (zero == 3) then zeros[#zeros + 1] = zero end
   end
-  local values = merged(axes, { zero = zeros })
+  local values = merged(axes, { zero = zeros,
+    overlap_parameters = gathers == false and space_module.gathers(axes, 0) or nil })
   return zeros[1] and { values = values, core = search_core.axes(values), gathers = gathers or false } or nil
 end
 
@@ -44,7 +46,7 @@ end
 local function ways_of(axes)
   local apart = { stages_of(axes, false) }
   apart[#apart + 1] = stages_of(axes, true)
-  return { together = { stages_of(axes) }, apart = apart }
+  return { together = { stages_of(axes) }, apart = apart, late = axes.late }
 end
 
 ---@param space table from ett.search.space
@@ -54,10 +56,11 @@ function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
     demands = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
-    ways = { [space.axes] = ways_of(space.axes), [space.reducing_last] = ways_of(space.reducing_last) }, limits = {},
+    ways = {}, limits = {},
     floor = not given.exhaustive and not keeper.front and floor_module.new(given.model) or nil,
     counts = {} }, Walk)
   for _, name in ipairs(walk.counted) do self.counts[name] = 0 end
+  for _, axes in pairs(space.variants) do self.ways[axes] = ways_of(axes) end
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row) return self:estimate(row, space.settings[row.setting]) end
   return self
@@ -242,13 +245,13 @@ end
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
-  local ways = self.ways[self.space:axes_of(part.setting, part.pp)]
+  local ways = self.ways[space_module.axes_of(part.setting, part.pp)]
   for _, chunk in ipairs(part.chunks) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    local apart = common.programs[true] and has_gathers(p, chunk)
+    local apart = (common.programs[true] or ways.late) and has_gathers(p, chunk)
     for _, stages in ipairs(apart and ways.apart or ways.together) do
-      local branch = setmetatable({ chunk = chunk, program = common.programs[stages.gathers].program,
-        stages = stages }, { __index = common })
+      local lowered = common.programs[stages.gathers] or common.programs[false]
+      local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
       branch.allowed = self.space.where and self.space.where:mask(p, part.setting, stages.values)
       if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
@@ -326,7 +329,7 @@ end
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
-  local apart = self.ways[self.space.axes].apart
+  local apart = self.ways[parts[1].setting.axes].apart
   local last = apart[#apart]
   local gathering = stack and stack.sharded and last and last.gathers and gathering_plan(parts)
   if gathering then programs[true] = lower.program(self.model, gathering, times) end

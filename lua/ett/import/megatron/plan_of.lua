@@ -113,6 +113,10 @@ local function set_sharding(p, args, given)
     p.overlap_gradients = false
     args:note "DeepSpeed's pipelines do not overlap reductions of gradients"
   end
+  if p.overlap_parameters and p.zero < 3 and args:has "deepspeed" then -- stage_1_and_2.py: step
+    p.overlap_parameters = false
+    args:note "DeepSpeed gathers weights during computing at stage 3 only"
+  end
   if p.overlap_parameters and not p.overlap_gradients and not args.nemo then -- arguments.py, validate_args
     args:note "Megatron-LM refuses --overlap-param-gather without --overlap-grad-reduce"
   end
@@ -299,7 +303,7 @@ local function set_pipeline(p, args, layers)
   if slices then chunks = #slices // p.pp end
   if chunks and chunks > 1 and p.pp > 1 then
     p.vp, p.schedule = chunks, "interleaved"
-    p.overlap_sends = not args:has "no-overlap-p2p-communication"
+    p.overlap_sends = not (args:has "no-overlap-p2p-communication" or args:has "deepspeed")
     p.interleave_group = args:number "microbatch-group-size-per-virtual-pipeline-stage"
   end
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
