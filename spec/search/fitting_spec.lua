@@ -73,6 +73,15 @@ describe("a plan that does not fit", function()
     assert.same({ recompute = "full", recompute_keeps = false }, changed(plan, small))
   end)
 
+  it("is told to repeat fewer layers at once", function()
+    local model = require("ett.model").new "llama2-13b"
+    local plan = { seq = 4096, tp = 2, dp = 4, micro_batch = 4, global_batch = 64, stack = "megatron",
+      recompute = "full", recompute_layers = 32, recompute_method = "uniform" }
+    assert.same({ recompute_layers = 2, zero = 1 }, changed(plan, model))
+    plan.recompute_layers = 8
+    assert.same({ zero = 1 }, changed(plan, model))
+  end)
+
   it("gets another layout of its devices, if one fits", function()
     local change, devices = changed { seq = 8192, dp = 16, global_batch = 16, stack = "megatron" }
     assert.is_nil(devices)

@@ -33,8 +33,7 @@ local function saves_quantised(stack, how)
   return stack.quantised_weights == "beside" or stack.quantised_weights == "only" and how == "single"
 end
 
--- The fields of a change that a plan lacks; false removes one. recompute_method = uniform repeats all layers, and may
--- store less with recompute_layers than without.
+-- The fields of a change that a plan lacks; false removes one. recompute_method = uniform repeats all layers already.
 ---@param base table fields that are set in any case
 ---@param change table of `changes`
 local function missing(p, base, change)
@@ -53,11 +52,37 @@ local function missing(p, base, change)
   return own
 end
 
+-- A plan with changed fields.
+local function changed(plan, change)
+  local q = merged(plan, change)
+  for name, value in pairs(change) do
+    if value == false then q[name] = nil end
+  end
+  return q
+end
+
+-- The recompute_layers of a uniform method with the least memory, halved from the plan's: few layers store many inputs,
+-- and many are held at once when they are repeated. nil: the plan's own, or another method.
+local function least_group(self, layout)
+  local p, best, least = self.clean, nil, math.huge
+  local size = p.recompute_layers and p.recompute_method == "uniform" and p.recompute_layers or 0
+  while size > 0 do
+    local e = what_if.estimate { model = self.model, cluster = self.cluster, times = self.times,
+      plan = changed(self.plan, merged(layout, { recompute_layers = size, micro_batches = false,
+        global_batch = p.global_batch })) }
+    if e and e.memory_bytes < least then best, least = size, e.memory_bytes end
+    size = size // 2
+  end
+  return best ~= p.recompute_layers and best or nil
+end
+
 -- Candidates for one layout, each a table of fields.
 ---@param layout table tp, pp, dp
-local function candidates(p, layout)
-  local one, sharded = { micro_batch = 1 }, { sequence_parallel = true }
-  local list, base = { {} }, {}
+---@param group integer? recompute_layers
+local function candidates(p, layout, group)
+  local own = { recompute_layers = group }
+  local one, sharded = merged(own, { micro_batch = 1 }), merged(own, { sequence_parallel = true })
+  local list, base = { {}, group and own }, own
   if p.micro_batch > 1 then
     list[#list + 1], base = one, merged(base, one)
   end
@@ -87,15 +112,6 @@ local function layouts(p, devices, node)
   return list
 end
 
--- A plan with changed fields.
-local function changed(plan, change)
-  local q = merged(plan, change)
-  for name, value in pairs(change) do
-    if value == false then q[name] = nil end
-  end
-  return q
-end
-
 -- Estimates the plan with a layout and fields. Returns the fields that differ from the plan's and the estimate; nil if
 -- a rule refuses them, false if the plan does not fit.
 ---@param self table { model, cluster, times, plan, clean (the plan with its defaults), known }
@@ -114,9 +130,13 @@ local function tried(self, layout, fields)
   return e and false
 end
 
--- The fields without those that the plan does not need to fit.
+-- The fields without those that the plan does not need to fit. Smaller groups of layers cost no time, so they stay
+-- rather than others.
 local function needed(self, layout, fields)
-  for _, name in ipairs(schema.keys(fields)) do
+  local names = schema.keys(fields)
+  table.sort(names, by(function(name) return fields[name] and name == "recompute_layers" and 1 or 0 end,
+    function(name) return name end))
+  for _, name in ipairs(names) do
     local fewer = merged(fields)
     fewer[name] = nil
     if tried(self, layout, fewer) then fields = fewer end
@@ -126,7 +146,7 @@ end
 
 -- The first candidate of a layout that fits: its fields that differ from the plan's, and its estimate.
 local function first_change(self, layout)
-  local list, least = candidates(self.clean, layout), nil
+  local list, least = candidates(self.clean, layout, least_group(self, layout)), nil
   for i = #list, 1, -1 do -- the last allowed candidate takes the least memory: if it does not fit, none does
     if least == nil then least = tried(self, layout, list[i]) end
   end
