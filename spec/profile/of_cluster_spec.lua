@@ -1,5 +1,7 @@
 local cluster_module = require "ett.profile.cluster"
 local cluster_profile = require "ett.profile.of_cluster"
+local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local fits = require("needs").fitting(it, pending)
 local raised = require "raised"
@@ -171,6 +173,33 @@ describe("a device file without multiprocessors or a cache size", function()
     end
     local whole = mine { neighbours = { "a100_sxm" }, multiprocessors = 108, l2_bytes = 40e6 }
     assert.equal("calibrated", whole:operator("linear_up", shape, "bf16", "forward").provenance)
+  end)
+end)
+
+describe("a device table in a cluster file", function()
+  local function changed(changes)
+    local device = merged(find.load("clusters/devices", "h200_sxm"), changes)
+    return cluster_module.check(merged(find.load("clusters", "dgx_h200"), { device = device }), "mine")
+  end
+
+  it("has the kernel tables of its neighbours", function()
+    local shape = { tokens = 4096, in_features = 4096, out_features = 4096 }
+    local whole = { nodes = 1, gpus_per_node = 8 }
+    local function times(cluster)
+      local p = cluster_profile.open(cluster)
+      local product = p:operator("linear_up", shape, "bf16", "forward")
+      local sum = p:collective("all_gather", 1e8, whole, "bf16")
+      return { product and product.seconds, product and product.provenance, sum.seconds, sum.provenance }
+    end
+    local given = times(changed { neighbours = { "h200_sxm" }, memory_bytes = 282e9 })
+    assert.same(times(cluster_module.get "dgx_h200"), given)
+    assert.equal("calibrated", given[2])
+    assert.is_nil(times(changed { neighbours = {} })[2])
+  end)
+
+  it("is refused with an unknown neighbour", function()
+    assert.equal("mine: device: neighbours: unknown device 'h200_sxn'; did you mean 'h200_sxm'?",
+      raised(changed, { neighbours = { "h200_sxn" } }))
   end)
 end)
 

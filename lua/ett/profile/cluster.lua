@@ -114,6 +114,8 @@ function cluster_module.check(given, label, path)
   end
   if type(clean.device) == "string" then
     clean.device = error_module.wrap(label .. ": device", devices.get, clean.device)
+  else
+    devices.complete(clean.device, label .. ": device")
   end
   if (clean.links == nil) == (clean.tiers == nil) then
     error_module.raise("model", clean.links and "%s: give either 'links' or 'tiers'"

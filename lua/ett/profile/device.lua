@@ -102,14 +102,30 @@ function device_module.check_rates(device, label)
   end
 end
 
-function device_module.check(given, label)
-  local clean = schema.check(given, device_module.fields, label)
-  device_module.check_rates(clean, label)
+--- Gives a table with checked fields the methods of a device. Raises an error if a neighbour does not exist.
+function device_module.complete(clean, label)
+  for _, neighbour in ipairs(clean.neighbours or {}) do
+    local known = type(neighbour) == "string"
+      and (find.meant("clusters/devices", neighbour) or device_module.titled(neighbour))
+    if not known then
+      error_module.raise("model", "%s: neighbours: unknown device '%s'%s", label, tostring(neighbour),
+        error_module.suggestion(tostring(neighbour), device_module.names()))
+    end
+  end
   return setmetatable(clean, Device)
 end
 
+function device_module.check(given, label)
+  local clean = schema.check(given, device_module.fields, label)
+  device_module.check_rates(clean, label)
+  return device_module.complete(clean, label)
+end
+
+--- Whether kernel tables may exist for a device: its own, in its folder, or those of its neighbours.
+function device_module.has_tables(device) return (device.folder or (device.neighbours or {})[1]) ~= nil end
+
 -- The file of the device that has this name or alias in its table ("H100-SXM-80GB", as estimates print it), or nil.
-local function titled(name)
+function device_module.titled(name)
   for _, key in ipairs(device_module.names()) do
     local ok, value = pcall(find.load, "clusters/devices", key) -- a faulty file of another device is not meant
     ok = ok and pcall(schema.check, value, device_module.fields)
@@ -123,7 +139,7 @@ end
 ---@param name string such as "h100_sxm", or the name or an alias in a device's table, such as "H100-SXM-80GB"
 ---@return ett.Device
 function device_module.get(name)
-  if not find.path("clusters/devices", name) then name = titled(name) or name end
+  if not find.path("clusters/devices", name) then name = device_module.titled(name) or name end
   local value, path = find.load("clusters/devices", name)
   local device = device_module.check(value, path:match("clusters/(.*)$") or path)
   device.key, device.folder = find.name_of(path), path:match("^(.*)/init%.lua$")

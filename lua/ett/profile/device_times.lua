@@ -5,6 +5,7 @@
 -- takes its bytes divided by the device's streaming bandwidth. Products and attention without the dimensions of their
 -- kernels get no time from this module.
 local collectives = require "ett.profile.kernels.collectives"
+local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local experts = require "ett.profile.kernels.experts"
 local gemm = require "ett.profile.kernels.gemm"
@@ -497,11 +498,13 @@ function device_times.lacking(device)
   return not device.multiprocessors and "multiprocessors" or not device.l2_bytes and "l2_bytes" or nil
 end
 
---- Operator times of a device. Raises if the device has no folder of kernels, or lacks a fact.
+--- Operator times of a device. Raises if neither the device nor a neighbour can have kernels, or if it lacks a fact.
 ---@param device ett.Device
 ---@param stack table? of lua/stacks
 function device_times.new(device, stack)
-  if not device.folder then error_module.raise("model", "device %s has no folder of kernels", device.name) end
+  if not devices.has_tables(device) then
+    error_module.raise("model", "device %s has no kernel tables, and no neighbours", device.name)
+  end
   local lacking = device_times.lacking(device)
   if lacking then
     error_module.raise("model", "device %s: its kernel tables and those of its neighbours need the field '%s'",

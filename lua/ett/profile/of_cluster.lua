@@ -540,13 +540,13 @@ function cluster_profile.open(cluster, own, users)
   local by_device = said.borrow == "device" and not find.path("clusters", "device")
   local other = said.base or not by_device and said.borrow or nil
   users = other and with_user(cluster, users)
-  if by_device and not cluster.device.folder then
+  if by_device and not device_module.has_tables(cluster.device) then
     error_module.raise("model", "cluster %s: profile: borrow = 'device', but device %s has no kernel tables",
       cluster.name,
       cluster.device.name)
   end
   local device = cluster.device
-  local wanted = device.folder and (by_device or not own and not cluster.profile)
+  local wanted = device_module.has_tables(device) and (by_device or not own and not cluster.profile)
   local device_times = wanted and require "ett.profile.device_times"
   -- A device with neither neighbours nor these facts has rooflines of its rates only.
   local tables = wanted and (by_device or device.neighbours or not device_times.lacking(device))

@@ -5,6 +5,7 @@
 -- times follow from the other pass.
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
+local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
 local must = error_module.must
@@ -167,7 +168,7 @@ end
 ---@return table[]|nil points
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
-  local device_times = device and device.folder and require "ett.profile.device_times"
+  local device_times = device and device_module.has_tables(device) and require "ett.profile.device_times"
   if device_times and not device_times.lacking(device) then
     self.tables = self.tables or device_times.new(device):at_burst()
   end

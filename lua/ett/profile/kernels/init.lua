@@ -167,6 +167,7 @@ function Kernel:text() return self.trees:text() end
 
 -- The checked table of a coefficient file; nil if the device has no such file.
 local function read_file(device, name, dtype)
+  if not device.folder then return nil end
   local path = ("%s/%s%s.coefficients.lua"):format(device.folder, name, dtype and "." .. dtype or "")
   local file = io.open(path, "r")
   if not file then return nil end
@@ -198,6 +199,7 @@ local opened = setmetatable({}, { __mode = "v" })
 ---@param dtype string
 ---@return ett.Kernel?
 function kernels.own(device, name, dtype)
+  if not device.folder then return nil end
   local id = ("%s %s %s"):format(device.folder, name, dtype)
   local known = opened[id]
   if known == nil then

@@ -3,6 +3,7 @@
 --   local answer = collectives.time(cluster, "all_reduce", 1e8, topology)
 --   answer.seconds, answer.model
 local comm = require "ett.comm"
+local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local kernel_curves = require "ett.profile.kernels.collectives"
@@ -133,7 +134,7 @@ local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves 
 -- The tables of a cluster's device, with what was made of them; nil without tables.
 local function tables_of(cluster)
   local device = type(cluster.device) == "table" and cluster.device
-  if not (device and device.folder) then return nil end
+  if not (device and devices.has_tables(device)) then return nil end
   if device_curves[device] == nil then
     local tables = kernels.collectives(device)
     device_curves[device] = tables and { tables = tables } or false
