@@ -187,9 +187,9 @@ describe("a device table in a cluster file", function()
     local whole = { nodes = 1, gpus_per_node = 8 }
     local function times(cluster)
       local p = cluster_profile.open(cluster)
-      local product = p:operator("linear_up", shape, "bf16", "forward")
+      local linear = p:operator("linear_up", shape, "bf16", "forward")
       local sum = p:collective("all_gather", 1e8, whole, "bf16")
-      return { product and product.seconds, product and product.provenance, sum.seconds, sum.provenance }
+      return { linear and linear.seconds, linear and linear.provenance, sum.seconds, sum.provenance }
     end
     local given = times(changed { neighbours = { "h200_sxm" }, memory_bytes = 282e9 })
     assert.same(times(cluster_module.get "dgx_h200"), given)
