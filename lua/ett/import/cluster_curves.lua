@@ -176,6 +176,7 @@ end
 function cluster_curves.add(name, run, given)
   given = given or {}
   local cluster = cluster_module.get(name)
+  require("ett.profile.network.parts").refuse(cluster, "ett cluster add-curve")
   local path = cluster.path
   if path:sub(1, #require("ett.host").root + 1) == require("ett.host").root .. "/" then
     error_module.raise("usage", "%s is part of ett; copy it to your own folder and name the copy", path)
