@@ -150,8 +150,8 @@ $ echo 'return { name = "lab", summary = "two cards", source = "me", gpus_per_no
 ett: 2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandwidth_per_node'
 ?1
 
-$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=1e-300
-ett: plan: field 'bucket_bytes' must be at least 1, got 1e-300
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=25
+ett: plan: field 'bucket_bytes' must be at least 10000 bytes, got 25
 ?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=9007199254740993 micro_batches=9007199254740993 tp=1e6

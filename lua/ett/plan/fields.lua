@@ -211,7 +211,7 @@ local fields = {
       c = { "optimizer_bytes", function(bytes, p) return bytes or adam_bytes(p) end },
       help = "bytes of optimizer state per parameter, master weight included (default: Adam's 12; 8 with fp32 "
         .. "weights)" },
-    { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
+    { "bucket_bytes", "positive", default = 500e6, least = 10000, unit = "bytes", c = true,
       needs = { copies .. " and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },
     { "gradient_all_reduce", "boolean", default = false, c = true,
@@ -258,7 +258,7 @@ local fields = {
     { "checkpoint_seconds", "positive", optional = true, least = 1, most = 1e9, after = true,
       needs = failures,
       help = "seconds of work between checkpoints, rounded up to whole steps (default: the best)" },
-    { "checkpoint_bandwidth", "positive", default = 122e6, least = 1, most = 1e17, after = true,
+    { "checkpoint_bandwidth", "positive", default = 122e6, least = 10000, unit = "bytes/s", most = 1e17, after = true,
       needs = failures,
       help = "bytes/s of a device to storage (default: 2 TB/s over 16,384 devices, as for Llama 3)" },
     { "jitter", "fraction", default = 0, after = true,
@@ -278,7 +278,7 @@ fields.schema, fields.position = {}, {}
 for i, field in ipairs(fields.list) do
   local name = field[1]
   fields.schema[name] = { field[2], default = field.default, optional = field.optional, one_of = field.one_of,
-    least = field.least, most = field.most, help = field.help, also = field.also }
+    least = field.least, most = field.most, unit = field.unit, help = field.help, also = field.also }
   fields.position[name] = i
 end
 
