@@ -43,21 +43,26 @@ missing_of() {
 install_missing() {
   command -v dpkg-query >/dev/null ||
     die "this is no Debian or Ubuntu; install the equivalents of: $*"
-  local missing root=()
+  local missing
   mapfile -t missing < <(missing_of "$@")
   if [ ${#missing[@]} -eq 0 ]; then
     say "all packages are installed"
     return
   fi
-  if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || die "root or sudo is needed to install: ${missing[*]}"
-    root=(sudo)
-  fi
   say "installing: ${missing[*]}"
+  become_root || die "root is needed; as root, run: apt-get install ${missing[*]}"
   "${root[@]}" apt-get update -qq || say "the package lists could not be refreshed; using the existing ones"
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
+}
+
+# Sets `root` to the words before a command that needs root; fails without sudo, or if sudo refuses.
+become_root() {
+  root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null && sudo true && root=(sudo)
+  fi
 }
 
 # Installs those that the release has, one by one.
@@ -113,7 +118,14 @@ install)
   build
   prefix=${2:-/usr/local}
   say "installing into $prefix"
-  cmake --install build --prefix "$prefix"
+  existing=$prefix
+  while [ ! -e "$existing" ]; do existing=$(dirname "$existing"); done
+  root=()
+  if [ ! -w "$existing" ]; then
+    become_root || die "'$existing' is not writable; run this as root, or ./setup.sh install PREFIX"
+  fi
+  "${root[@]}" cmake --install build --prefix "$prefix" >/dev/null
+  say "installed $prefix/bin/ett"
   ;;
 *)
   sed -n '2,9s/^# \{0,1\}//p' "$0"

@@ -1,0 +1,6 @@
+# setup.sh for a user without root: what root has to run. The programs in bin/ stand for those of such a machine.
+
+$ mkdir bin; for p in 'id echo 1000' 'dpkg-query false' 'sudo false'; do set -- $p; name=$1; shift; printf '#!/bin/sh\n%s\n' "$*" > bin/$name; chmod +x bin/$name; done; PATH=$PWD/bin:$PATH "$ETT_ROOT/setup.sh" build
+setup: installing: build-essential ...
+setup: root is needed; as root, run: apt-get install build-essential ...
+?1
