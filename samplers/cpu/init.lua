@@ -245,8 +245,8 @@ local function measure_pass(pool, op, s, pass, timing)
       (tostring(result):gsub("^[^:]+:%d+: ", "")))
   end
   if err and err.kind == "limit" and not result and err.message:find("did not end", 1, true) then
-    return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS)", op.name, pass,
-      err.message)
+    return nil, error_module.new("limit", "%s: one run of its %s pass: %s (ETT_KERNEL_SECONDS sets the limit)",
+      op.name, pass, err.message)
   end
   return result, err
 end

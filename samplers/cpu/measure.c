@@ -425,12 +425,12 @@ static void describe_limit(const ett_cpu_call *call, const ett_cpu_options *opti
     n += (size_t)snprintf(text + n, bytes - n, " %s = %lld", call->kind->dims[i],
                           (long long)call->d[i]);
   if (n < bytes)
-    snprintf(
-        text + n, bytes - n,
-        " did not end within %g seconds (ETT_KERNEL_SECONDS) on %d threads, which "
-        "cannot be stopped; the rows so far are saved; exclude the shape with 'where', "
-        "or use --threads 1, which records the failure and continues\n",
-        options->limit_seconds, options->threads);
+    snprintf(text + n, bytes - n,
+             " did not end within %g seconds (ETT_KERNEL_SECONDS sets the limit) on %d "
+             "threads, which cannot be stopped; the rows so far are saved; exclude the "
+             "shape with 'where', "
+             "or use --threads 1, which records the failure and continues\n",
+             options->limit_seconds, options->threads);
 }
 
 int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,

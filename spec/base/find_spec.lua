@@ -54,7 +54,7 @@ describe("ett.find", function()
     find.set_script_folder(folder)
     path = write("operators/altup.lua", read:gsub("rope", "altup"))
     local fault = raised(require("ett.operator").get, "altup")
-    assert.equal(("altup.lua: %s: asks for 'altup' while it is loaded, which is this file; rename the file")
+    assert.equal(("altup.lua: %s: needs 'altup' before it is loaded, and finds itself by that name; rename the file")
       :format(path), fault)
     write("operators/altup.lua", "error 'first'") -- a failed load may be repeated
     assert.matches("first", raised(require("ett.operator").get, "altup"))
@@ -66,11 +66,11 @@ describe("ett.find", function()
     local first, last = write("operators/a1.lua", read:format "b1"), write("operators/c1.lua", read:format "a1")
     write("operators/b1.lua", read:format "c1")
     for _ = 1, 2 do -- a failed load may be repeated
-      assert.equal(("a1.lua: b1.lua: c1.lua: %s: is needed by %s, which it loads; let one of them do without the other")
+      assert.equal(("a1.lua: b1.lua: c1.lua: %s and %s load each other; remove one of these two loads")
         :format(first, last), raised(require("ett.operator").get, "a1"))
     end
     write("operators/c1.lua", read:format "c1")
-    assert.matches("c1.lua: asks for 'c1' while it is loaded, which is this file",
+    assert.matches("c1.lua: needs 'c1' before it is loaded",
       raised(require("ett.operator").get, "a1"))
   end)
 
@@ -140,7 +140,7 @@ describe("ett.find", function()
     write("other.lua", "return 'beside'")
     find.set_script_folder(folder)
     assert.equal("part", find.part("samplers/mine", "check"))
-    assert.equal("samplers/mine has no part 'other'", raised(find.part, "samplers/mine", "other"))
+    assert.equal("samplers/mine has no file other.lua", raised(find.part, "samplers/mine", "other"))
   end)
 
   it("names the nearest, or the command that lists all", function()

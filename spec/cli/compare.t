@@ -135,7 +135,7 @@ zero ... 1 ... 3
 note: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs
 note: not in the file: gradient_accumulation_steps (1)
 ett: compare: --plan needs --model: the file does not describe the model
-ett: compare: two files are two sides: give no others, got 'tp=1'
+ett: compare: the two files are the two sides already: omit 'tp=1'
 ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3
 ?2
 

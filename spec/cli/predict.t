@@ -82,7 +82,7 @@ llama on dgx_h100: 6 plans evaluated, 0 refused, best by step_seconds
 ...
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 global_batch=16 pp=2
-ett: sweep: no field has several values, such as pp=1,2,4
+ett: sweep: give several values to at least one field, such as pp=1,2,4
 ?2
 
 One step has one value of each field; the message names the commands that take several.

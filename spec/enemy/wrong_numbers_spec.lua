@@ -48,7 +48,7 @@ describe("ranges of the ledger's commands", function()
     ["optimize --devices 16777217"] = "optimize: --devices must be at most 16777216, got '16777217'",
     ["optimize --devices 1:2:1e300"] = "optimize: --devices takes at most 1000 numbers per octave, got '1:2:1e300'",
     ["optimize --devices 64:1e300:9"] = "optimize: --devices must be at most 16777216, got '64:1e300:9'",
-    ["optimize --devices ''"] = "optimize: --devices must name a number, got ''",
+    ["optimize --devices ''"] = "optimize: --devices must be whole numbers separated by commas, got ''",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do
     local text, status = sentence, 2

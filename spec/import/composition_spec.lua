@@ -29,6 +29,6 @@ describe("the composition of estimate-train-time", function()
 
   it("refuses sizes whose product exceeds 64 bits", function()
     local why = raised(composition.layout, plan { b = 10000000, l = 10000000, dim = 10000000 })
-    assert.equal("b * l * dim must be below 9e18, got 1e+21", why)
+    assert.equal("micro-batch * sequence length * model width (b * l * dim) must be at most 9e18, got 1e+21", why)
   end)
 end)

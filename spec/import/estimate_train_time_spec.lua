@@ -101,7 +101,7 @@ describe("reference composition", function()
   it("names a call missing from a list of times", function()
     local run = configs.llemma_7b_4_2_2_P
     local calls = table.move(run.model_calls, 2, #run.model_calls, 1, {})
-    assert.equal("calls.json: has no time of operator 'embedding_fp16_fwd'", raised(reference.predict,
+    assert.equal("calls.json: has no call of operator 'embedding_fp16_fwd'", raised(reference.predict,
       reference.check(run.config, "a.yml"), reference.timings(calls, "calls.json")))
   end)
 

@@ -464,9 +464,10 @@ freq = 5
       .. "or --devices N to `ett search`",
     ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
       "data_parallel_shard_degree must be above 0 or -1, got 0",
-    ["[training]\nbatch_size = 2\n"] = "training.batch_size of older releases is now training.local_batch_size",
+    ["[training]\nbatch_size = 2\n"] = "training.batch_size: torchtitan has renamed this field; write training.local_batch_size",
     ["[experimental]\ncontext_parallel_degree = 2\n"] =
-      "experimental.context_parallel_degree of older releases is now parallelism.context_parallel_degree",
+      "experimental.context_parallel_degree: torchtitan has renamed this field; write "
+        .. "parallelism.context_parallel_degree",
     ["[training]\nmixed_precision_param = 'int4'\n"] =
       "mixed_precision_param: unknown value 'int4'; known are bfloat16, float16, float32",
     ["[parallelism]\ndata_parallel_shard_degree=2\nfsdp_reshard_after_forward='maybe'\n"] =
@@ -883,8 +884,8 @@ describe("a plan as DeepSpeed's JSON", function()
   end)
 
   it("is refused where it is no configuration", function()
-    for text, message in pairs { ["[1"] = ".", ["3"] = "must be an object",
-      ['{ "fp16": 1 }'] = "'fp16' must be a table",
+    for text, message in pairs { ["[1"] = ".", ["3"] = "must hold fields with names, got 3",
+      ['{ "fp16": 1 }'] = "'fp16' must hold fields with names, got 1",
       ['{ "zero_optimization": { "stage": "x" } }'] = "stage must be a number, got 'x'" } do
       assert.matches(message, raised(read, "bad.json", text), 1, message ~= ".")
     end
@@ -1124,15 +1125,15 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
         .. "or --devices N to `ett search`",
       ["ici_tensor_parallelism=-1 ici_fsdp_parallelism=2"] = "ici_tensor_parallelism = -1 takes the devices that are "
         .. "left; give tp=N",
-      ["ici_tensor_parallelism=-1"] = "another axis of ici is -1 already",
-      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "MaxText's pipelines are not modelled",
+      ["ici_tensor_parallelism=-1"] = "ici_tensor_parallelism = -1: ici_fsdp_parallelism is -1 already, and only one axis",
+      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "ici_pipeline_parallelism and dcn_pipeline_parallelism must be 1",
       ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
       ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
         .. "'device'?; known are device, offload, remat",
     } do
       assert.matches(wanted, raised(of, "1", more), 1, true)
     end
-    assert.matches("per_device_batch_size: 0.5 sequences for each of 4 ranks of dp",
+    assert.matches("per_device_batch_size: each of the 4 replicas gets 0.5 sequences, not a whole number; give micro_batch=N",
       raised(of, "0.5", "ici_fsdp_parallelism=4"), 1, true)
     assert.matches("dp = 6 must be a multiple of the other axes' 4",
       raised(of, "1", "ici_data_parallelism=4", { dp = 6 }), 1, true)

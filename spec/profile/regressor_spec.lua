@@ -402,7 +402,7 @@ describe("without XGBoost", function()
     local ok, err = pcall(regressor.fit, { family = "gemm", rows = rows, seconds = { 1e-3, 2e-3 } })
     assert.is_false(ok)
     assert.equal("missing", err.kind)
-    assert.equal("what fits regressors is not built: install libxgboost-dev and build again", err.message)
+    assert.equal("the module that fits regressors is not built: install libxgboost-dev and build again", err.message)
   end)
 
   it("coefficient files answer", function()

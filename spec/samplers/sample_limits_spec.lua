@@ -51,7 +51,7 @@ describe("ett sample", function()
     local done, failed = rows(text)
     assert.same({ "1", "2" }, done)
     assert.equal("limit: sleeper: one run of its forward pass: did not end within 0.3 seconds "
-      .. "(ETT_KERNEL_SECONDS)", failed["30000000"])
+      .. "(ETT_KERNEL_SECONDS sets the limit)", failed["30000000"])
     assert.matches("0 measured, 0 failed", (run("sample c.lua --quiet", short)))
   end)
 
@@ -59,8 +59,8 @@ describe("ett sample", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
     local text, status = run("sample c.lua --quiet --threads 2", short)
     assert.equal(1, status, text)
-    assert.matches("ett: sleep with microseconds = 30000000 did not end within 0.3 seconds (ETT_KERNEL_SECONDS) on 2 "
-      .. "threads, which cannot be stopped; the rows so far are saved; exclude the shape with 'where'", text, 1, true)
+    assert.matches("ett: sleep with microseconds = 30000000 did not end within 0.3 seconds (ETT_KERNEL_SECONDS sets "
+      .. "the limit) on 2 threads, which cannot be stopped; the rows so far are saved; exclude the shape with 'where'", text, 1, true)
   end)
 
   it("records an endless loop in the operator's Lua code, and continues", function()

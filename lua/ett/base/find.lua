@@ -328,11 +328,10 @@ end
 --- Loads and runs a Lua file (text only, never bytecode) in its environment; returns its value.
 function find.load_file(path)
   if path == innermost then
-    error_module.raise("model", "%s: asks for '%s' while it is loaded, which is this file; rename the file", path,
+    error_module.raise("model", "%s: needs '%s' before it is loaded, and finds itself by that name; rename the file", path,
       find.name_of(path))
   elseif running[path] then
-    error_module.raise("model", "%s: is needed by %s, which it loads; let one of them do without the other", path,
-      innermost)
+    error_module.raise("model", "%s and %s load each other; remove one of these two loads", path, innermost)
   end
   local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
@@ -350,7 +349,7 @@ function find.part(folder, name)
     local path = ("%s/%s/%s.lua"):format(root, folder, name)
     if is_file(path) then return find.load_file(path) end
   end
-  error_module.raise("missing", "%s has no part '%s'", folder, name)
+  error_module.raise("missing", "%s has no file %s.lua", folder, name)
 end
 
 -- The same for the path of a file. The text names a folder under which find.path finds the file by its name.

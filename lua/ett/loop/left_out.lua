@@ -30,7 +30,7 @@ local function work(result)
     end
   end
   if #errors == 0 then
-    error_module.raise("missing", "the trace has none of the operators of its inferred model")
+    error_module.raise("missing", "no operator of the trace matches the model that was inferred from it")
   end
   return { measured_seconds = measured, predicted_seconds = predicted, error = predicted / measured - 1,
     operator_error = stats.median(errors), operators = #errors }

@@ -18,7 +18,7 @@ local function ratio_on(cluster)
     end
     local now, new = seconds(from), seconds(to)
     if not (now and new) then
-      error_module.raise("model", "what-if: %s has no time for %s of %d ranks", cluster.name, each.kind, to)
+      error_module.raise("model", "what-if: cluster %s gives no time for %s over %d ranks", cluster.name, each.kind, to)
     end
     return new / now
   end

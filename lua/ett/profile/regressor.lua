@@ -171,7 +171,9 @@ end
 --- A regressor from the text of a coefficient file.
 ---@return ett.Regressor|nil, ett.Error?
 function regressor.from_text(text)
-  if type(text) ~= "string" then return nil, error_module.new("format", "has no text of a regressor") end
+  if type(text) ~= "string" then
+    return nil, error_module.new("format", "the text of a regressor is missing, got %s", schema.describe(text))
+  end
   local model, err = regress.from_text(text)
   if not model then return nil, err end
   return wrap(model)
@@ -192,7 +194,7 @@ end
 --- The module that fits; nil and the package to install if ett was built without XGBoost.
 ---@return table|nil, string?
 function regressor.fitting()
-  return error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
+  return error_module.part("ett.regress_fit", "the module that fits regressors", "install libxgboost-dev")
 end
 
 local function loaded()

@@ -34,7 +34,9 @@ end
 
 local function read(path)
   local t = error_module.must(sample_table.read(path))
-  if not t.columns then error_module.raise("format", "%s: no line of column names", path) end
+  if not t.columns then
+    error_module.raise("format", "%s: no line with the names of the columns, such as tokens,width,F_dur(us)", path)
+  end
   t.dimensions, t.key_dimensions = 0, 0 -- the key of a failure has no topology
   for _, name in ipairs(t.columns) do
     if not name:match("dur%(us%)") then t.dimensions = t.dimensions + 1 end
@@ -125,7 +127,10 @@ local function merge_group(group, path)
   local first = group[1]
   for _, t in ipairs(group) do
     check_alike(first, t)
-    if same_file(t.path, path) then error_module.raise("usage", "samples merge: '%s' would be overwritten", path) end
+    if same_file(t.path, path) then
+      error_module.raise("usage", "samples merge: would overwrite '%s', one of the tables to merge; give another "
+        .. "--output", path)
+    end
   end
   local list, measured, duplicates = unique_rows(group)
   local merged = { header = table.move(first.header, 1, #first.header, 1, {}), columns = first.columns, rows = {},

@@ -41,7 +41,7 @@ local function times(work, seconds)
   local repeats = math.max(5, math.min(1000, math.floor(seconds / math.max(1e-6, math.min(table.unpack(once))))))
   local all = must(work:time { repeats = repeats, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS })
   table.sort(all)
-  if all[1] <= 0 then error_module.raise("io", "a run took no time") end
+  if all[1] <= 0 then error_module.raise("io", "a timed run took 0 s") end
   return all[1], all[(#all + 1) // 2]
 end
 

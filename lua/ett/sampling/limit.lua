@@ -45,7 +45,7 @@ local function limited(clock, fn, ...)
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
     debug.sethook(look, "", 1) -- raises again at once if user code catches the error
     if waited then error_module.raise("interrupt", "this Lua code did not end after a signal") end
-    error_module.raise("limit", "%s:%d: this Lua code ran longer than %g seconds (ETT_KERNEL_SECONDS)",
+    error_module.raise("limit", "%s:%d: this Lua code ran longer than %g seconds (ETT_KERNEL_SECONDS sets the limit)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
   -- The host's hook (Ctrl-C, SIGTERM) stays: it raises next.

@@ -94,7 +94,7 @@ end
 local function two_sides(opts, sides, files, words)
   local each, list = #files > 1 and files or sides, {}
   if #files > 1 and #sides > 0 then
-    error_module.raise("usage", "compare: two files are two sides: give no others, got '%s'", sides[1])
+    error_module.raise("usage", "compare: the two files are the two sides already: omit '%s'", sides[1])
   elseif #each ~= 2 then
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or "
       .. "two launch scripts, got %d", #each)

@@ -20,6 +20,6 @@ return {
         return 0
       end
     end
-    error_module.raise("usage", "completion: give one shell of %s", table.concat(shells, ", "))
+    error_module.raise("usage", "completion: give one of the shells %s", table.concat(shells, ", "))
   end,
 }

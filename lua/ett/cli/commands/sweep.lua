@@ -23,7 +23,7 @@ local function subject(opts, words)
     for _, value in ipairs(opts.model and list or {}) do fields.check_hyper(opts.model, name, value) end
   end
   if not (next(over) or next(hyper_over)) then
-    error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
+    error_module.raise("usage", "sweep: give several values to at least one field, such as pp=1,2,4")
   end
   if has_file then return trainer_files.swept(opts, plan, over, fixed, hyper_over) end
   for name, value in pairs(fixed) do fields.check_hyper(opts.model, name, value) end

@@ -70,7 +70,7 @@ local function layouts_of(opts, backend)
         table.concat(validate.layout_names, ", "))
     end
     if backend == "torch" and word ~= "1x1" and word ~= "2x1" then
-      error_module.raise("usage", "validate: the back end torch trains 1x1 and 2x1, got '%s'", word)
+      error_module.raise("usage", "validate: the back end torch has the layouts 1x1 and 2x1, got '%s'", word)
     end
   end
   return opts.layouts

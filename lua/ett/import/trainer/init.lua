@@ -21,7 +21,9 @@ local function reader(document, seen)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
     if from == json.null then from = {} end
     if section == "" and not document[""] then from = document end
-    if type(from) ~= "table" then error_module.raise("format", "'%s' must be a table", section) end
+    if type(from) ~= "table" then
+      error_module.raise("format", "'%s' must hold fields with names, got %s", section, schema.describe(from))
+    end
     seen[section .. "." .. name] = true
     local value = from[name]
     if value == nil or value == json.null or value == "auto" then return default, value == "auto", value ~= "auto" end
@@ -174,7 +176,9 @@ local function read(path, model, given)
   local is_named = path:find "%.toml$" or path:find "%.json$"
   local document = is_named and decoders[kind](text, path)
     or error_module.wrap("read as " .. titles[kind], decoders[kind], text, path)
-  if type(document) ~= "table" or document[1] ~= nil then error_module.raise("format", "must be an object") end
+  if type(document) ~= "table" or document[1] ~= nil then
+    error_module.raise("format", "must hold fields with names, got %s", schema.describe(document))
+  end
   if kind ~= "maxtext" then check_marks(kind, document) end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local missing = {} -- settings that neither the file nor an argument states, with the values taken

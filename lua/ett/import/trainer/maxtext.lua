@@ -21,7 +21,7 @@ local function mesh(config, given)
       if value > 0 then
         size[axis] = size[axis] * value
       elseif net == "ici" then
-        if open then error_module.raise("format", "%s: another axis of ici is -1 already", name) end
+        if open then error_module.raise("format", "%s = -1: %s is -1 already, and only one axis of ici may be -1", name, open.name) end
         open = { axis = axis, name = name }
       end
     end
@@ -74,7 +74,10 @@ end
 ---@param assume fun(format: string, ...)
 return function(config, given, model, note, assume)
   local size = mesh(config, given)
-  if size.pipeline > 1 then error_module.raise("format", "MaxText's pipelines are not modelled") end
+  if size.pipeline > 1 then
+    error_module.raise("format", "MaxText's pipelines are not modelled: ici_pipeline_parallelism and "
+      .. "dcn_pipeline_parallelism must be 1, their product is %d", size.pipeline)
+  end
   local p = { seq = config("", "max_target_length", 2048), pp = 1, ep = size.expert,
     stack = stack_of(config),
     tp = size.tensor * size.tensor_transpose * size.tensor_sequence, cp = size.context * size.sequence,
@@ -84,7 +87,8 @@ return function(config, given, model, note, assume)
   local batch = config("", "per_device_batch_size", 12.0) * (given.tp or p.tp) * (given.cp or p.cp)
   p.micro_batch = given.micro_batch or math.tointeger(batch)
   if not p.micro_batch then
-    error_module.raise("format", "per_device_batch_size: %g sequences for each of %d ranks of dp", batch, p.dp)
+    error_module.raise("format", "per_device_batch_size: each of the %d replicas gets %g sequences, not a whole number; "
+      .. "give micro_batch=N", p.dp, batch)
   end
   local shards = size.fsdp * size.fsdp_transpose * size.expert * p.cp
   p.zero = shards > 1 and 3 or 0

@@ -28,7 +28,7 @@ local function refuse_old(config)
   for _, field in ipairs(moved) do
     local section, name, now = table.unpack(field)
     if config(section, name) then
-      error_module.raise("format", "%s.%s of older releases is now %s", section, name, now)
+      error_module.raise("format", "%s.%s: torchtitan has renamed this field; write %s", section, name, now)
     end
   end
 end
