@@ -82,7 +82,7 @@ local function long_context(stack)
   return ett.estimate { cluster = "dgx_h100", model = ett.model.new("llama", { layers = 126, hidden = 16384,
     heads = 128, kv_heads = 8, ffn = 53248, vocab = 128256 }), plan = { seq = 131072, tp = 8, cp = 16,
     cp_method = "all_gather", pp = 16, dp = 8, global_batch = 128, zero = 2, sequence_parallel = true,
-    schedule = "interleaved", vp = 8, overlap_gradients = true, accumulate_gradients = false,
+    schedule = "interleaved", vp = 8, overlap_gradients = true, fused_accumulation = true,
     stack = stack } }.mfu_percent
 end
 

@@ -103,6 +103,6 @@ note: fields of training that are not modelled: unread
 ett: sweep: --plan needs --model: the file does not describe the model
 ett: sweep: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 ett: t.toml: this is a configuration of torchtitan; `ett predict` reads it with --plan
- ett: sweep: give several values to at least one field, such as pp=1,2,4
- ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N...
+ett: sweep: give several values to at least one field, such as pp=1,2,4
+ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N...
 ?1

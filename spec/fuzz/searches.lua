@@ -59,7 +59,7 @@ local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "
   offload_optimizer = { 0, 1 }, offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 },
   prefetch = { 0, 2 }, scatter_sends = bool, cp_method = { "ring", "ulysses", "all_gather" },
   cp_balanced = bool, cp_ulysses = { 2 }, serial_sends = { true }, jitter = { 0.02 },
-  bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, accumulate_gradients = bool, lora_rank = { 8 },
+  bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, fused_accumulation = bool, lora_rank = { 8 },
   gradient_all_reduce = bool, reduce_dtype = { "bf16", "fp32" }, clip_gradients = bool, late_validation = bool,
   frozen_layers = { 0, 2, 4 },
   optimizer_bytes = { 8, 12 }, interleave_group = { 4, 5, 8 }, failures_per_device_day = { 1e-4, 0.1 },

@@ -845,9 +845,9 @@ ARGS:
     local h, p = run.model.hyper, run.plan
     assert.same({ 4 * 256 * 2 // 3 // 64 * 64, "layer_norm", true, true, "learned", true, 4, true },
       { h.ffn, h.norm, h.bias, h.tied_embeddings, h.position, h.gated_mlp, h.kv_heads, h.dropout })
-    assert.same({ 2, 1, 8, 1, 8, "fp32", "fp32", 0, false, false, "megatron:cross_entropy=megatron" },
+    assert.same({ 2, 1, 8, 1, 8, "fp32", "fp32", 0, false, true, "megatron:cross_entropy=megatron" },
       { p.tp, p.pp, p.dp, p.micro_batch, p.global_batch, p.dtype, p.gradient_dtype, p.zero, p.sequence_parallel,
-        p.accumulate_gradients, p.stack })
+        p.fused_accumulation, p.stack })
   end)
 
   it("choose the kernels of loss and attention, and CUDA graphs", function()
@@ -1223,21 +1223,21 @@ model:
     local function of(lines, name, precision)
       local run = read(common:format(precision or "bf16", lines, name), nil, nil, ".yaml")
       local p = run.plan
-      return { p.optimizer_bytes, p.accumulate_gradients, p.gradient_dtype }, table.concat(run.model.notes, "\n")
+      return { p.optimizer_bytes, p.fused_accumulation, p.gradient_dtype }, table.concat(run.model.notes, "\n")
     end
     local on, off = "  megatron_amp_O2: true\n", "  megatron_amp_O2: false\n"
-    assert.same({ 10, false, "fp32" }, (of(on, "distributed_fused_adam")))
-    assert.same({ 12, false, "fp32" }, (of(on .. "  fp8: true\n  fp8_params: true\n", "distributed_fused_adam")))
-    assert.same({ 12, false, "fp32" }, (of(on, "fused_adam")))
-    assert.same({ 12, false, "fp32" }, (of(on, "mcore_distributed_optim")))
-    assert.same({ 10, true, "bf16" }, (of(off, "distributed_fused_adam, grad_sync_dtype: bf16")))
+    assert.same({ 10, true, "fp32" }, (of(on, "distributed_fused_adam")))
+    assert.same({ 12, true, "fp32" }, (of(on .. "  fp8: true\n  fp8_params: true\n", "distributed_fused_adam")))
+    assert.same({ 12, true, "fp32" }, (of(on, "fused_adam")))
+    assert.same({ 12, true, "fp32" }, (of(on, "mcore_distributed_optim")))
+    assert.same({ 10, false, "bf16" }, (of(off, "distributed_fused_adam, grad_sync_dtype: bf16")))
     local wide = "megatron_amp_O2: false keeps weights in fp32. The estimate counts their lower halves as optimizer "
       .. "states"
     for name, more in pairs { fused_adam = ", and no copies", distributed_fused_adam = ", which it shards" } do
       for _, precision in ipairs { "bf16", "16" } do
         assert.same({ of(off, name, precision) }, { of("", name, precision) }) -- NeMo 1's default
         local found, notes = of(off, name, precision)
-        assert.same({ 10, true, "fp32" }, found)
+        assert.same({ 10, false, "fp32" }, found)
         assert.matches(wide .. more, notes, 1, true)
       end
     end
@@ -1299,8 +1299,8 @@ model:
     local h, p = run.model.hyper, run.plan
     assert.same({ 32, 11008, 8, "rms_norm", "rope", true, false, false, 32000 }, { h.layers, h.ffn, h.kv_heads, h.norm,
       h.position, h.gated_mlp, h.bias, h.tied_embeddings, h.vocab })
-    assert.same({ 4, 2, 4, 2, 128, 4096, "bf16", "selective", 1, true, true }, { p.tp, p.pp, p.dp, p.micro_batch,
-      p.global_batch, p.seq, p.dtype, p.recompute, p.zero, p.sequence_parallel, p.accumulate_gradients })
+    assert.same({ 4, 2, 4, 2, 128, 4096, "bf16", "selective", 1, true, false }, { p.tp, p.pp, p.dp, p.micro_batch,
+      p.global_batch, p.seq, p.dtype, p.recompute, p.zero, p.sequence_parallel, p.fused_accumulation })
     assert.equal("unknown flags, ignored: --own-field", run.model.notes[1])
     local llama = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 11008,
       vocab = 32000 })
@@ -1327,7 +1327,7 @@ describe("a plan as Megatron-LM's flags", function()
         cp = pick { 1, 2 }, cp_method = "ring", micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 },
         dtype = pick { "bf16", "bf16", "fp16", "fp8", "fp32" }, gradient_dtype = "fp32", zero = zero,
         recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
-        accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or "megatron" }
+        fused_accumulation = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
       if moe and pick { true, false } then plan.capacity_factor, plan.pad_to_capacity = 1.5, pick { true, false } end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or zero == 0 and 12

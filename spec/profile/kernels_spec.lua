@@ -1031,7 +1031,7 @@ describe("a stack", function()
   it("launches a collective once, in its own pass", function()
     local function waits(layers, tp)
       return line(under("megatron_2021", { launch_seconds = 1 }, { layers = layers, hidden = 1024, heads = 8,
-        vocab = 32000 }, { tp = tp, seq = 512, micro_batches = 1, accumulate_gradients = false }), "host").seconds
+        vocab = 32000 }, { tp = tp, seq = 512, micro_batches = 1, fused_accumulation = true }), "host").seconds
     end
     local function of_layer(tp) return waits(3, tp) - waits(2, tp) end
     assert.near(2 + 2, of_layer(2) - of_layer(1), 0.01) -- all-reduces forward and backward

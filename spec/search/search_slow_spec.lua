@@ -479,7 +479,7 @@ describe("the outline of a plan", function()
         overlap_all_to_all = pick { "none", "batch" } }
       given.etp = given.ep > 1 and pick { 1, given.tp } or nil
       given.sequence_parallel = given.tp > 1 and pick { false, true }
-      given.overlap_tensor, given.accumulate_gradients = given.sequence_parallel, given.dp > 2
+      given.overlap_tensor, given.fused_accumulation = given.sequence_parallel, given.dp <= 2
       local found, p = plan_module.violations(given, own, cluster)
       if #found == 0 then
         local lowered = lower.program(own, p, times)

@@ -85,7 +85,7 @@ describe("DeepSeek-V3 under Megatron-Core, as its report states", function()
   local function third(more)
     local split = { 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2 }
     local plan = { seq = 4096, pp = 4, vp = 4, schedule = "interleaved", ep = 64, etp = 1, dp = 64, zero = 1,
-      micro_batches = 32, accumulate_gradients = false, split = split }
+      micro_batches = 32, fused_accumulation = true, split = split }
     for key, value in pairs(more) do plan[key] = value end
     return estimate.new { model = model_module.new("deepseek-v3", { mtp_layers = 0 }), cluster = "gb200_nvl72",
       profile = false, plan = plan }.stages[3]

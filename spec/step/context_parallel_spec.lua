@@ -24,7 +24,7 @@ local profile = {
 
 local function given(plan)
   asked = {}
-  local full = { seq = 4096, micro_batches = 1, gradient_dtype = "fp32", accumulate_gradients = false }
+  local full = { seq = 4096, micro_batches = 1, gradient_dtype = "fp32", fused_accumulation = true }
   for name, value in pairs(plan) do full[name] = value end
   return { model = model_module.new("llama", hyper), cluster = cluster, profile = profile, plan = full }
 end

@@ -17,7 +17,7 @@ local function run(power, seconds, plan, more)
   end, collective = function()
     return exactly(1e-3)
   end }
-  local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
+  local full = { seq = 512, micro_batches = 4, fused_accumulation = true }
   for k, v in pairs(plan or {}) do full[k] = v end
   return estimate.new { model = model, cluster = cluster, profile = profile, plan = full }
 end
@@ -53,7 +53,7 @@ describe("the power of a device", function()
           local own = (op.family ~= "gemm" or name == "lm_head") and schema.wide(dtype) or dtype
           return exactly(pass == "update" and 0.0 or 2 * measure(op, shape, own, pass))
         end, collective = function() end }
-        local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
+        local full = { seq = 512, micro_batches = 4, fused_accumulation = true }
         for k, v in pairs(plan) do full[k] = v end
         return estimate.new { model = of or model, profile = profile, plan = full,
           cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = device } }.device_watts
@@ -130,7 +130,7 @@ describe("the energy of a step", function()
       return exactly(1e-4)
     end }
     local function joules(of, plan)
-      local full = { seq = 4096, micro_batches = 4, accumulate_gradients = false }
+      local full = { seq = 4096, micro_batches = 4, fused_accumulation = true }
       for k, v in pairs(plan) do full[k] = v end
       local e = estimate.new { model = of, profile = profile, plan = full, cluster = { name = "flat", path = "spec",
         gpus_per_node = 8, device = device } }

@@ -196,7 +196,7 @@ describe("estimate", function()
   end)
 
   it("times gradient accumulation by the bytes that it moves", function()
-    local with, without = run {}, run { accumulate_gradients = false }
+    local with, without = run {}, run { fused_accumulation = true }
     local parameters, m = with.stages[1].parameters, 8
     local bytes = parameters * (2 + 2 * 4) -- the new one in bf16, the kept one in fp32 twice
     local seconds = m * bytes * (1 / 1e12 + 1 / 6 / 1e14) -- a residual addition: one FLOP per 6 bytes
@@ -221,8 +221,8 @@ describe("estimate", function()
       - 4096 * (2 * 4 + 1) - 32000 * 4096
     assert.near(8 * parameters * (2 * 4 - 2) * share, seconds, 0.03 * seconds)
     assert.near(8 * parameters * (2 * 2 - 2) * share, line_of("megatron", { gradient_dtype = "bf16" }), 0.03 * seconds)
-    assert.is_true(line_of("megatron", { accumulate_gradients = true }) > 2.5 * seconds) -- 10 bytes, of all weights
-    assert.equal(0, line_of("torchtitan", { accumulate_gradients = false }))
+    assert.is_true(line_of("megatron", { fused_accumulation = false }) > 2.5 * seconds) -- 10 bytes, of all weights
+    assert.equal(0, line_of("torchtitan", { fused_accumulation = true }))
   end)
 
   it("sequence parallelism splits operators outside tensor-parallel regions", function()

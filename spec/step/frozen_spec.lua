@@ -27,7 +27,7 @@ local bytes_alone = {
 }
 
 local function of(fields, profile)
-  local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false }
+  local p = { seq = tokens, micro_batches = 2, fused_accumulation = true }
   for name, value in pairs(fields) do p[name] = value end
   return estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = profile or flops_alone }
 end
@@ -146,7 +146,7 @@ describe("frozen layers", function()
     local cluster = random_plans.with(random_plans.flat, { host = { bandwidth = 1e12, source = "made up" } })
     --- Bytes of weights, drawn in units of a kind, and those by which a backward pass lasts longer.
     local function read(fields, kind)
-      local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false }
+      local p = { seq = tokens, micro_batches = 2, fused_accumulation = true }
       for name, value in pairs(fields) do p[name] = value end
       local e = estimate.new { model = model(), plan = p, cluster = cluster, profile = bytes_alone, units = true }
       local drawn, stage, lane = 0.0, timeline.of(e).stages[1], p.zero == 3 and "weights" or "from host"
@@ -190,7 +190,7 @@ end)
 describe("a frozen embedding", function()
   local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
   local function run(hyper, fields, profile)
-    local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false, frozen_layers = layers }
+    local p = { seq = tokens, micro_batches = 2, fused_accumulation = true, frozen_layers = layers }
     for name, value in pairs(fields) do p[name] = value end
     local h = { layers = layers, hidden = hidden, heads = 16, ffn = ffn, vocab = vocab }
     for name, value in pairs(hyper) do h[name] = value end
@@ -258,7 +258,7 @@ local seconds_alone = {
 describe("recomputation of frozen layers", function()
   --- Seconds of a step, of recomputation in each stage, and of repeated parts in the timeline of stage 1.
   local function repeated(fields)
-    local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false, tp = 2 }
+    local p = { seq = tokens, micro_batches = 2, fused_accumulation = true, tp = 2 }
     for name, value in pairs(fields) do p[name] = value end
     local e = estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = seconds_alone,
       units = true }
@@ -321,7 +321,7 @@ return op]]):format(name, passes))
         return blocks.decoder(h, { name = "block", count = h.layers,
           ops = blocks.join("linear_up", "gelu", "linear_down", name) })
       end, { layers = layers, hidden = hidden, ffn = ffn, heads = 16, vocab = vocab })
-      return estimate.new { model = built, plan = { seq = tokens, micro_batches = 2, accumulate_gradients = false },
+      return estimate.new { model = built, plan = { seq = tokens, micro_batches = 2, fused_accumulation = true },
         cluster = random_plans.flat, profile = flops_alone }
     end
     local none, both, once = with(nil), with "probe_both", with "probe_once"

@@ -72,11 +72,11 @@ describe("fields of the software that a plan leaves open", function()
       return table.concat(estimate.new { model = of, cluster = cluster, times = of_cluster, plan = with(plan) }
         .left_open, ", ")
     end
-    assert.equal("gradient_dtype fp32, accumulate_gradients true, stack plain, recompute none, optimizer_bytes 12",
+    assert.equal("gradient_dtype fp32, fused_accumulation false, stack plain, recompute none, optimizer_bytes 12",
       open(dense, {}))
     assert.matches("optimizer_bytes 8", open(dense, { dtype = "fp32" }), 1, true)
     assert.equal("overlap_all_to_all none, stack plain, schedule 1f1b, overlap_gradients false, overlap_sends false",
-      open(mixture, { dp = 2, ep = 2, pp = 2, gradient_dtype = "bf16", accumulate_gradients = false, zero = 0,
+      open(mixture, { dp = 2, ep = 2, pp = 2, gradient_dtype = "bf16", fused_accumulation = true, zero = 0,
         recompute = "full", optimizer_bytes = 12, deduplicate_tokens = false }))
     assert.matches("lora_targets linear_qkv,linear_proj,linear_up,linear_down", open(dense, { lora_rank = 8 }), 1, true)
     local given = estimate.new { model = dense, cluster = cluster, times = of_cluster,

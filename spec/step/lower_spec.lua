@@ -500,7 +500,7 @@ describe("layers that alternate", function()
 
   it("are lowered once for each kind: errors of equal layers are one error", function()
     local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100")
-    local p = require("ett.plan").new({ seq = 512, micro_batches = 4, stack = "megatron", accumulate_gradients = true })
+    local p = require("ett.plan").new({ seq = 512, micro_batches = 4, stack = "megatron", fused_accumulation = false })
     local four, eight = lower.program(alternating(4), p, times), lower.program(alternating(8), p, times)
     assert.equal(10, #eight.kinds) -- embedding, eight layers, head
     assert.equal(#four.operations, #eight.operations)

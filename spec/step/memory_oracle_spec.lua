@@ -87,7 +87,7 @@ describe("the largest memory allocated on a device", function()
     local random, held = random_plans.generator(33), 0
     cases(60, 34, function(kind, h, p)
       p.stack, p.overlap_parameters, p.reshard = random(stacks), random { true, false }, random { true, false }
-      p.accumulate_gradients, p.schedule = random { true, false }, p.vp and p.schedule or random { "1f1b", "zb_h1" }
+      p.fused_accumulation, p.schedule = random { true, false }, p.vp and p.schedule or random { "1f1b", "zb_h1" }
       local e = run(model_of(kind, h), p)
       local function law(smaller, larger, what)
         if not (smaller and larger) then return end

@@ -77,7 +77,7 @@ describe("the memory of an estimate", function()
   local tokens, h, f, t = 4096.0, 8192.0, 28672.0, 4
   local function run(plan, stack)
     local all = { seq = 4096, tp = t, dp = 2, micro_batches = 4, sequence_parallel = true, zero = 1, stack = stack,
-      accumulate_gradients = false }
+      fused_accumulation = true }
     for name, value in pairs(plan or {}) do all[name] = value end
     return estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_b200", plan = all }
   end
@@ -402,7 +402,7 @@ describe("weight gradients of their own units", function()
   local function run(plan, more)
     local hyper = { layers = 4 * layers, hidden = h, heads = heads, ffn = f, vocab = 32000 }
     for name, value in pairs(more or {}) do hyper[name] = value end
-    local all = { seq = 1024, micro_batches = 16, pp = 4, accumulate_gradients = false, stack = "plain" }
+    local all = { seq = 1024, micro_batches = 16, pp = 4, fused_accumulation = true, stack = "plain" }
     for name, value in pairs(plan) do all[name] = value end
     return estimate.new { model = model_module.new(hyper.norm and "gpt" or "llama", hyper), cluster = "dgx_h100",
       plan = all, profile = false, units = true }

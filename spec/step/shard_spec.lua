@@ -30,7 +30,7 @@ local profile = {
 
 local function given(plan, of)
   asked = {}
-  local full = { seq = 512, dp = 16, micro_batches = 2, accumulate_gradients = false, bucket_bytes = 1e12 }
+  local full = { seq = 512, dp = 16, micro_batches = 2, fused_accumulation = true, bucket_bytes = 1e12 }
   for name, value in pairs(plan) do full[name] = value end
   return { model = model, cluster = of or cluster, profile = profile, plan = full }
 end

@@ -188,7 +188,7 @@ function memory_oracle.plan(random, h)
     sequence_parallel = tp > 1 and random { true, false }, recompute = random { "none", "selective" },
     schedule = random { "gpipe", "1f1b", "interleaved" }, gradient_dtype = random { "fp32", "bf16" },
     dtype = random { "bf16", "fp8" }, stack = random { "megatron", "megatron:quantised_weights=only" },
-    accumulate_gradients = false }
+    fused_accumulation = true }
   if p.schedule == "interleaved" then
     p.schedule, p.vp = p.pp > 1 and "interleaved" or "1f1b", p.pp > 1 and 2 or nil
   end

@@ -400,13 +400,13 @@ local function exchange_overlap(row)
   return said == "batch" and "batch" or nil
 end
 
--- Whether separate kernels accumulate gradients. Megatron-LM adds inside the weight products since 2022
+-- Whether the products of weight gradients also add them up. Megatron-LM adds inside the weight products since 2022
 -- (arguments.py: --no-gradient-accumulation-fusion turns it off), and so does all of NeMo that states it.
-local function accumulates(row)
-  if row.fused_wgrad ~= nil then return not row.fused_wgrad end
+local function fuses_accumulation(row)
+  if row.fused_wgrad ~= nil then return row.fused_wgrad end
   local nemo = is_nemo(row)
   local old = row.framework_version and (tonumber(row.framework_version) or 2022) < 2022
-  return not nemo and not (row.framework == "megatron-lm" and not old)
+  return nemo or row.framework == "megatron-lm" and not old
 end
 
 local stack_module = require "ett.operator.stack"
@@ -572,7 +572,7 @@ function published.plan(row, dtype)
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
-    accumulate_gradients = accumulates(row),
+    fused_accumulation = fuses_accumulation(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     capacity_factor = capacity_of(row), pad_to_capacity = capacity_of(row) and true or nil,
     split = split_of(row, pp, interleaved and vp or 1),

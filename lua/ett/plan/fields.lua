@@ -75,8 +75,8 @@ local fields = {
         .. "tokens to heads (default: as in the stack)" },
     { "cp_balanced", "boolean", default = true, program = true,
       needs = { "cp above 1 without ulysses", function(p) return p.cp > 1 and p.cp_method ~= "ulysses" end },
-      help = "each context rank has an early and a late chunk of the sequence (false: one chunk; the last rank is "
-        .. "slowest)" },
+      help = "each context rank has an early and a late chunk of the sequence (false: one chunk, and the last rank "
+        .. "computes most)" },
     { "cp_ulysses", "degree", default = 1, most = ranks, c = true, program = true,
       needs = { "cp above 1", function(p) return p.cp > 1 end },
       help = "neighbouring context ranks that exchange tokens for heads; cp / cp_ulysses of them form a ring (USP)" },
@@ -96,7 +96,7 @@ local fields = {
     { "capacity_factor", "positive", optional = true, program = true,
       needs = { "expert_skew, expert_shares or pad_to_capacity, or to be below 1",
         function(p) return uneven(p) or p.pad_to_capacity or p.capacity_factor < 1 end },
-      help = "an expert takes at most this many times the mean number of tokens; the others are dropped" },
+      help = "an expert takes at most this many times the mean number of tokens; it drops the others" },
     { "pad_to_capacity", "boolean", default = false, program = true,
       help = "experts compute as many tokens as capacity_factor allows, padding included (GShard, MaxText)" },
     { "micro_batch", "count", default = 1, most = 1 << 14, program = true,
@@ -109,10 +109,12 @@ local fields = {
       help = "type of weights and activations",
       c = { "weight_bytes", schema.wide_bytes } },
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
-      help = "type of reduced gradients, and of stored ones unless the stack shards fp32 weights (FSDP)",
+      help = "type of reduced gradients, and of stored gradients unless the stack shards fp32 weights (FSDP)",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
-    { "accumulate_gradients", "boolean", software = true, optional = true, program = true,
-      help = "a separate kernel adds up gradients (false: the weight-gradient products do; default: as in the stack)" },
+    { "fused_accumulation", "boolean", software = true, optional = true, program = true,
+      also = "gradient_accumulation_fusion",
+      help = "the products of weight gradients also add them up (false: a separate kernel does; default: as in the "
+        .. "stack)" },
     { "scatter_sends", "boolean", software = true, default = false, program = true,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
@@ -133,7 +135,7 @@ local fields = {
     { "lora_targets", "list", software = true, optional = true,
       program = as_text,
       needs = { "a lora_rank", function(p) return p.lora_rank ~= nil end },
-      help = "products with adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
+      help = "products that get adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
     { "stack", "string", software = true, optional = true, program = true, also = "framework software",
@@ -145,10 +147,10 @@ local fields = {
         .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
     { "recompute_keeps", "list", optional = true,
       program = as_text,
-      help = "operators whose outputs recompute = half stores, beside a layer's input; it repeats all others. A "
-        .. "product's output is stored after the sum over its ranks: linear_qkv, flash_attention, ... mla_q and mla_kv "
-        .. "are stored, but repeated (MaxText: compressed queries and keys after their norms) "
-        .. "(default: as in the stack)" },
+      help = "operators (linear_qkv, flash_attention, …) whose outputs recompute = half stores, beside a layer's "
+        .. "input; it repeats all others. A product's output is stored after the sum over its ranks. mla_q and mla_kv, "
+        .. "compressed queries and keys after their norms (MaxText), are stored and also repeated (default: as in the "
+        .. "stack)" },
     { "recompute_layers", "count", optional = true, most = 1000000, program = true,
       needs = { "recompute = full", function(p) return p.recompute == "full" end },
       also = "recompute_num_layers activations_checkpoint_num_layers",
@@ -178,11 +180,12 @@ local fields = {
         if p.schedule ~= "interleaved" then return p.pp end -- without effect
         return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
-      help = "interleaved: consecutive micro-batches of one chunk (default pp, or the next valid number)" },
+      help = "interleaved: number of micro-batches that run through one chunk before the next chunk (default pp, or the "
+        .. "next valid number)" },
     { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
       c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing recomputation",
-      help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
-        .. "full" },
+      help = "operators that the backward pass repeats: none, selective (attention's core), half (those that "
+        .. "recompute_keeps or the stack choose), full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage fsdp=3",
       needs = { copies, replicated },
       program = function(zero, p) return zero == 3 and p.stack ~= nil and replicated(p) end, -- Times:of_plan
@@ -260,7 +263,7 @@ local fields = {
       help = "seconds of work between checkpoints, rounded up to whole steps (default: the best)" },
     { "checkpoint_bandwidth", "positive", default = 122e6, least = 10000, unit = "bytes/s", most = 1e17, after = true,
       needs = failures,
-      help = "bytes/s of a device to storage (default: 2 TB/s over 16,384 devices, as for Llama 3)" },
+      help = "bytes/s of a device to storage; 2 TB/s over 16,384 devices, as for Llama 3, are 122e6" },
     { "jitter", "fraction", default = 0, after = true,
       help = "relative standard deviation of a device's computing time, independent in each step" },
     { "slow_share", "fraction", default = 0, after = true, help = "share of the devices that are slow" },
@@ -315,10 +318,10 @@ end
 -- Conditions under which communication fields have an effect.
 local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
 
---- Whether a separate kernel adds up the gradients: as the plan says, else as the stack does.
-function fields.accumulates(p, stack)
-  if p.accumulate_gradients == nil then return not stack.fused_accumulation end
-  return p.accumulate_gradients
+--- Whether the products of weight gradients also add them up: as the plan says, else as the stack does.
+function fields.fuses_accumulation(p, stack)
+  if p.fused_accumulation == nil then return stack.fused_accumulation == true end
+  return p.fused_accumulation
 end
 
 --- How context ranks exchange keys and values: as the plan says, else as the stack does.
@@ -341,7 +344,7 @@ function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 ---@param p table the clean plan
 ---@param stack table the stack in use
 function fields.left_open(given, p, stack)
-  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = fields.accumulates(p, stack),
+  local found, of_stack = {}, { stack = stack.name, fused_accumulation = fields.fuses_accumulation(p, stack),
     cp_method = fields.context_method(p, stack),
     lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do

@@ -122,8 +122,9 @@ function plan.violations(given, model, cluster)
   if #broken > 0 then
     near = plan_rules.nearest(clean, model, cluster)
     if #near > 0 then
-      found[#found + 1] = ("nearest passing plans on %d devices: %s"):format(
-        clean.pp * clean.tp * clean.cp * clean.dp, table.concat(near, ", or "))
+      local devices = clean.pp * clean.tp * clean.cp * clean.dp
+      found[#found + 1] = ("nearest passing plans on %d device%s: %s"):format(
+        devices, devices == 1 and "" or "s", table.concat(near, ", or "))
     end
   end
   if #found > 0 then return found, clean, #near > 0 end

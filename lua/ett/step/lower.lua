@@ -368,7 +368,7 @@ end
 ---@return integer? shape, number? bytes of cached_gradient
 local function known_of(state, item, id, place)
   local p, op, s, stack, shape, bytes = state.plan, item.operator, item.shape, state.times.stack, nil, nil
-  if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
+  if stack and stack.cached_gradients and fields.fuses_accumulation(p, stack) and op.family == "gemm"
     and place == "middle" and not item.frozen then
     shape, bytes = cached_gradient(state, s, (parameters_of(state, op, s) + 0.0) * state.width)
     id = ("%s c%d %s"):format(id, shape, bytes > 0)
@@ -684,7 +684,7 @@ end
 --- bytes. A separate kernel reads two operands and writes one. Weight products that accumulate read and write the
 --- sum of gradients; others write a gradient in 16 bits. A share of the additional bytes hides behind the arithmetic.
 local function add_accumulation(state, uses)
-  local p, fused = state.plan, not fields.accumulates(state.plan, state.software)
+  local p, fused = state.plan, fields.fuses_accumulation(state.plan, state.software)
   local stack = state.times.stack
   if fused and not (stack and stack.fused_accumulation) then return end
   local weight, gradient, parameters = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype], 0.0

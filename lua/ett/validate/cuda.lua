@@ -412,7 +412,7 @@ function View.expect() end
 --- A view of a profile of samples. costs: of validate_cuda.launch_costs.
 function validate_cuda.view(profile, costs, precision)
   return setmetatable({ profile = profile, costs = costs, launch_seconds = costs.launch_seconds, stretch = {},
-    plan = { dtype = precision, accumulate_gradients = true } }, View)
+    plan = { dtype = precision, fused_accumulation = false } }, View)
 end
 
 --- Samples the operators and returns their profile.

@@ -87,7 +87,7 @@ local function estimate(case, view, cluster)
   local model = require("ett.model").new("gpt", hyper)
   local plan = { dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches,
     seq = p.seq, dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b",
-    accumulate_gradients = view.plan.accumulate_gradients }
+    fused_accumulation = view.plan.fused_accumulation }
   if p.pp > 1 then plan.clip_gradients = false end -- has no effect on a single stage
   return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = plan }
 end

@@ -173,7 +173,7 @@ end
 
 -- The view that predicts ---------------------------------------------------------------
 
-local View = { share = 1, launch_seconds = 0.0, plan = { dtype = "fp32", accumulate_gradients = false }, tp = 1,
+local View = { share = 1, launch_seconds = 0.0, plan = { dtype = "fp32", fused_accumulation = true }, tp = 1,
   host = { token_seconds = { cross_entropy = 0.0 } } }
 View.__index = View
 

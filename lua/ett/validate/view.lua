@@ -9,7 +9,7 @@ local sample = require "ett.sample"
 
 local view_module = {}
 -- The products accumulate into the gradients; launching is counted by operator.
-local View = { plan = { dtype = "fp32", accumulate_gradients = false }, launch_seconds = 0.0 }
+local View = { plan = { dtype = "fp32", fused_accumulation = true }, launch_seconds = 0.0 }
 View.__index = View
 
 --- Bytes through which the operands of the two campaigns rotate: more than private caches hold, and more than all

@@ -409,7 +409,7 @@ local function plan_flags(p, h, add, leave_out)
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
   if h.experts then expert_flags(p, stack, add, leave_out) end
   if not p.clip_gradients then add("clip-grad", "0.0") end
-  add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))
+  add("no-gradient-accumulation-fusion", not plan_fields.fuses_accumulation(p, stack))
   local quantised = p.dtype:find "fp8" and stack.quantised_weights
   add("fp8-param-gather", quantised == "only" or quantised == "single")
   if quantised == "single" then
@@ -429,7 +429,7 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  accumulate_gradients capacity_factor cp_ulysses deduplicate_tokens interleave_group offload_optimizer
+  fused_accumulation capacity_factor cp_ulysses deduplicate_tokens interleave_group offload_optimizer
   overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layers
   recompute_method recompute_modules split vp]]
 

@@ -532,7 +532,7 @@ return function(args, hyper, given, stack)
   set_overlaps(p, args)
   set_capacity(p, args, hyper.experts ~= nil)
   p.optimizer_bytes = optimizer_bytes(args, p.dtype)
-  p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
+  p.fused_accumulation = not args:has "no-gradient-accumulation-fusion"
   p.clip_gradients = args:number("clip-grad", 1.0) > 0
   local width = (p.reduce_dtype or p.gradient_dtype) == "fp32" and 4 or 2
   -- Megatron's default bucket: the larger of 40 million elements and a million per replica.
