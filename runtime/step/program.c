@@ -251,7 +251,7 @@ void ett_keep_two(double most[2], double value) {
 /* Whether a kind of layer can be recomputed. Embedding, head and layers without a
  * backward pass cannot. */
 static int is_repeated(const ett_layer_kind *kind) {
-  return kind->place == ETT_PLACE_MIDDLE && !kind->forward_only;
+  return kind->place == ETT_PLACE_MIDDLE && !kind->forward_only && !kind->stored;
 }
 
 /* Without half_bytes, half of the layers are recomputed and hold their input. */

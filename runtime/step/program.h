@@ -140,6 +140,7 @@ typedef struct ett_layer_kind {
   double remade_bytes; /* made again at once under ETT_RECOMPUTE_SELECTIVE */
   double shared_bytes; /* held once by a slice with layers of this kind */
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
+  int stored;          /* not among the layers that ETT_RECOMPUTE_FULL recomputes */
 } ett_layer_kind;
 
 /* Weights by kind. idle: weights of layers without a backward pass, trained and frozen.

@@ -156,7 +156,7 @@ describe("a script", function()
       function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }
       for i, place in ipairs { "first", "middle", "last" } do
         function_of.kinds[i] = { place = place, count = i, input_bytes = 1, half_bytes = 1, remade_bytes = 1,
-          shared_bytes = 0, boundary = 1, forward_only = false, uses = { 1 } }
+          shared_bytes = 0, boundary = 1, forward_only = false, stored = false, uses = { 1 } }
       end
       local program, workspace = step.program(function_of), step.workspace()
       program:totals(kept, step.demands(), workspace)

@@ -655,41 +655,25 @@ modules:
     return ok and run.plan or tostring(run), table.concat(model.notes or {}, "\n")
   end
 
-  it("of Primus repeat the listed layers, or the nearest number of first layers", function()
-    local function of(ids, more, given)
+  it("of Primus repeat the listed layers", function()
+    local function of(ids, given)
       local p, notes = primus("  a:\n    framework: megatron\n    config: own.yaml\n    overrides: { seq_length: 512, "
-        .. "global_batch_size: 8, recompute_granularity: full, recompute_layer_ids: " .. ids .. (more or "") .. " }\n",
-        given)
+        .. "global_batch_size: 8, recompute_granularity: full, recompute_layer_ids: " .. ids .. " }\n", given)
       if type(p) == "string" then return p end
-      return { p.recompute, p.recompute_layers or "-", p.recompute_method or "-",
+      return { p.recompute, table.concat(p.recompute_layer_ids or {}, " "), p.recompute_layers or "-",
         notes:match "%-%-recompute%-layer%-ids[^\n]*" }
     end
-    -- 48 layers: one slice, two slices of 24 and a layout of 1, 2, 43 and 2 layers
-    local two, layout = ", pipeline_model_parallel_size: 2", ", pipeline_model_parallel_size: 4, "
-      .. "pipeline_model_parallel_layout: 'Et|tt|t*43|tt,L'"
-    assert.same({ "full", 3, "block" }, of '"0,2, 1,2"')
-    assert.same({ "full", 2, "block" }, of("[25, 0, 24, 1]", two))
-    assert.same({ "full", 1, "block" }, of('"0,1,3,46"', layout))
-    assert.same({ "full", 8, "every" }, of '"7,15,23,31,39,47"')
-    assert.same({ "full", 12, "every" }, of("[11, 23, 35, 47]", two))
+    assert.same({ "full", "0 1 2 47", "-" }, of '"0,47, 2,1,2"')
+    assert.same({ "full", "0 24", "-" }, of "[24, 0]")
     local all = {}
     for id = 0, 47 do all[#all + 1] = id end
-    assert.same({ "full", "-", "-" }, of('"' .. table.concat(all, ",") .. '"'))
-    local note = "--recompute-layer-ids %s of 48 layers. ett repeats %s: Primus' step takes %s memory"
-    local first = "the first 1 of each slice, %d layers"
-    assert.same({ "none", "-", "-", note:format("0: 1", "none of them", "more time, and less") }, of("[0]", two))
-    assert.same({ "full", 1, "block", note:format("0,24,47: 3", first:format(2), "more time, and less") },
-      of('"0,24,47"', two))
-    assert.same({ "full", 1, "block", note:format("0,2,3: 3", first:format(4), "less time, and more") },
-      of('"0,2,3"', layout))
-    local mixed = note:format("0,1: 2", first:format(2), "the same time, and more memory on some stages, and less on")
-    assert.same({ "full", 1, "block", (mixed:gsub("memory$", "others")) }, of('"0,1"', two))
-    assert.same({ "full", 1, "block", note:format("23: 1", first:format(1), "the same time, and the same") }, of "[23]")
+    assert.same({ "full", "", "-" }, of('"' .. table.concat(all, ",") .. '"'))
     local behind = "--recompute-layer-ids 0,48: those from 48 on are of multi-token prediction, which ett never repeats"
-    assert.same({ "full", 1, "block", behind }, of "[0, 48]")
-    assert.same({ "none", "-", "-", (behind:gsub("0,48", "48")) }, of "[48]")
-    assert.same({ "full", 5, "-" }, of("[47]", nil, { dp = 8, recompute_layers = 5 })) -- the words', not the file's
-    assert.same({ "full", 2, "block" }, of("[0, 1, 24, 25]", nil, { dp = 8, pp = 2 }))
+    assert.same({ "full", "0", "-", behind }, of "[0, 48]")
+    assert.same({ "none", "", "-", (behind:gsub("0,48", "48")) }, of "[48]")
+    -- the words', not the file's
+    assert.same({ "full", "", 5 }, of("[47]", { dp = 8, recompute_layers = 5 }))
+    assert.same({ "full", "5", "-" }, of("[47]", { dp = 8, recompute_layer_ids = { 5 } }))
     for _, ids in ipairs { "x", "-1", "1.5" } do
       assert.matches("--recompute-layer-ids: must be layers, counted from 0, got '" .. ids .. "'",
         of('"' .. ids .. '"'), 1, true)
@@ -1812,6 +1796,16 @@ describe("Megatron-LM's defaults", function()
     end
     assert.same({ "recompute_method = 'every': exported as full recomputation" }, select(2,
       export_of { recompute = "full", recompute_layers = 3, recompute_method = "every", stack = "megatron" }))
+    local function of_ids(ids, given)
+      local text, left_out = export_of(random_plans.with({ recompute = "full", recompute_layer_ids = ids,
+        stack = "megatron" }, given or {}))
+      return { read(text, { dp = 1 }).plan.recompute_layers or "-", table.unpack(left_out) }
+    end
+    local others = "recompute_layer_ids: not the first layers of each slice, exported as full recomputation"
+    assert.same({ 2 }, of_ids { 1, 0 })
+    assert.same({ "-", others }, of_ids { 0, 2 })
+    assert.same({ 1 }, of_ids({ 16, 0 }, { pp = 2 }))
+    assert.same({ "-", others }, of_ids({ 0 }, { pp = 2 }))
     local text, left_out = export_of { pp = 2, recompute = "half", stack = "megatron" }
     assert.same({}, left_out)
     local p = read(text, { dp = 1 }).plan -- half of 16 layers

@@ -67,6 +67,9 @@ describe("a plan that does not fit", function()
     plan = { seq = 196608, tp = 8, micro_batches = 2, sequence_parallel = true, recompute = "full", zero = 1,
       recompute_layers = 2 }
     assert.same({ recompute_layers = false }, changed(plan, small))
+    plan.recompute_layers, plan.recompute_layer_ids = nil, { 3, 19 }
+    assert.same({ recompute_layer_ids = false }, changed(plan, small))
+    plan.recompute_layer_ids = nil
     plan.recompute, plan.recompute_layers, plan.recompute_modules = "selective", nil, { "layernorm" }
     assert.same({ recompute = "full", recompute_modules = false }, changed(plan, small))
     plan.recompute, plan.recompute_modules, plan.recompute_keeps = "half", nil, { "linear_qkv", "linear_up" }

@@ -30,6 +30,7 @@ describe("a sweep", function()
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
       offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
       recompute_modules = { { "core_attn" }, { "layernorm", "moe_act" } },
+      recompute_layer_ids = { { 0 }, { 1, 6 } },
       recompute_layers = { 1, 3 }, recompute_keeps = { { "linear_qkv" }, { "linear_qkv", "flash_attention" } },
       lora_targets = { { "linear_qkv" }, { "linear_qkv", "linear_proj" } } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
@@ -61,7 +62,7 @@ describe("a sweep", function()
       if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "recompute_modules" then plan.recompute = "selective" end
       if name == "recompute_keeps" then plan.recompute = "half" end
-      if name == "recompute_layers" then plan.recompute = "full" end
+      if name == "recompute_layers" or name == "recompute_layer_ids" then plan.recompute = "full" end
       if name == "recompute_method" then plan.recompute, plan.recompute_layers = "full", 2 end
       if name == "slow_factor" then plan.slow_share = 0.01 end
       plan[name] = nil

@@ -881,6 +881,44 @@ describe("recompute_layers", function()
     assert.matches("full recompute of 3 layers in a slice", tostring(run { recompute_layers = 3 }))
   end)
 
+  it("repeats the same layers as a list of their ids", function()
+    local slices = { pp = 2, dp = 2, zero = 1, split = { 5, 3 }, overlap_gradients = true }
+    for _, case in ipairs {
+      { { recompute_layers = 2 }, {}, { 0, 1 } },
+      { { recompute_layers = 2 }, slices, { 6, 0, 5, 1 } },
+      { { recompute_layers = 2, recompute_method = "every" }, slices, { 1, 3, 6 } },
+      { { recompute_layers = 3, frozen_layers = 2 }, {}, { 0, 2, 3, 4 } },
+      { { frozen_layers = 1 }, {}, { 0, 1, 2, 3, 4, 5, 6, 7 } },
+    } do
+      local numbered = run(merged(case[2], case[1]))
+      local listed = run(merged(case[2], { frozen_layers = case[1].frozen_layers, recompute_layer_ids = case[3] }))
+      -- The order of sums differs.
+      local function same(of, name)
+        local expected = of(numbered)[name] or 0.0
+        assert.near(expected, of(listed)[name] or 0.0, 1e-9 * expected)
+      end
+      for _, name in ipairs { "step_seconds", "low_seconds", "memory_bytes", "kwh_per_step" } do
+        same(function(e) return e end, name)
+      end
+      for i in ipairs(numbered.stages) do
+        for _, name in ipairs { "recompute_seconds", "activation_bytes", "working_bytes", "allocated_bytes" } do
+          same(function(e) return e.stages[i] end, name)
+        end
+      end
+      for i in ipairs(numbered.operators) do
+        same(function(e) return e.operators[i] end, "recompute_seconds")
+      end
+    end
+    -- One of five layers of the first slice, none of the second.
+    local none, some = run(merged(slices, { recompute = "none" })), run(merged(slices, { recompute_layer_ids = { 4 } }))
+    assert.is_true(some.stages[1].recompute_seconds > 0 and some.stages[2].recompute_seconds == 0)
+    assert.is_true(some.stages[1].activation_bytes < none.stages[1].activation_bytes)
+    assert.equal(none.stages[2].memory_bytes, some.stages[2].memory_bytes)
+    assert.matches("full recompute of layers 4, ZeRO", tostring(some))
+    assert.equal("recompute_layer_ids: no layer is repeated, because all of them are frozen",
+      run({ frozen_layers = 2, recompute_layer_ids = { 1 } }).warnings[1])
+  end)
+
   it("needs full recomputation, in searches too", function()
     local plan = require "ett.plan"
     local function why(given)
@@ -889,6 +927,21 @@ describe("recompute_layers", function()
     end
     assert.matches("recompute_layers needs recompute = 'full', got 'none'", why { recompute_layers = 2 })
     assert.equal("", why { recompute = "full", recompute_layers = 2, recompute_method = "every" })
+    assert.equal("", why { recompute = "full", recompute_layer_ids = { 7, 0 } })
+    for sentence, given in pairs {
+      ["recompute_layer_ids needs recompute = 'full', got 'none'"] = { recompute_layer_ids = { 0 } },
+      ["recompute_layers and recompute_layer_ids exclude each other"] = { recompute = "full", recompute_layers = 1,
+        recompute_layer_ids = { 0 } },
+      ["recompute_layer_ids must name at least one layer"] = { recompute = "full", recompute_layer_ids = {} },
+      ["recompute_layer_ids has the value 3 twice"] = { recompute = "full", recompute_layer_ids = { 3, 3 } },
+      ["recompute_layer_ids must be at most 7, the last of the model's 8 layers, got 8"] = { recompute = "full",
+        recompute_layer_ids = { 8 } },
+      ["recompute_layer_ids must be layers, counted from 0, got x; "
+        .. "recompute_layer_ids must be layers, counted from 0, got 1.5"] = { recompute = "full",
+        recompute_layer_ids = { "x", 1.5 } },
+    } do
+      assert.equal(sentence, why(given))
+    end
     local found = require("ett.search.search").new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100",
       devices = 2, plan = { seq = 1024, global_batch = 4, recompute_layers = 2, tp = 1, ep = 1, stack = "plain" },
       keep = 50 }
@@ -901,6 +954,15 @@ describe("recompute_layers", function()
     end
     assert.equal(2, best.recompute_layers)
     assert.equal(found.rows[1].step_seconds, seconds(2))
+    local listed = require("ett.search.search").new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100",
+      devices = 2, plan = { seq = 1024, global_batch = 4, recompute_layer_ids = { 0, 1 }, tp = 1, pp = 1, ep = 1,
+        stack = "plain" }, keep = 50 }
+    local numbered = require("ett.search.search").new { model = model_module.new("mixtral", hyper),
+      cluster = "dgx_h100", devices = 2, plan = { seq = 1024, global_batch = 4, recompute_layers = 2, tp = 1, pp = 1,
+        ep = 1, stack = "plain" }, keep = 50 }
+    assert.is_true(#listed.rows > 1 and #listed.rows == #numbered.rows)
+    assert.near(numbered.rows[1].step_seconds, listed.rows[1].step_seconds, 1e-9)
+    for _, row in ipairs(listed.rows) do assert.equal("full", row.recompute) end
     assert.is_true(seconds(2) < seconds(8))
   end)
 end)

@@ -27,6 +27,8 @@ local plans = {
     { pp = 4, tp = 2, micro_batches = 6, recompute = "full", recompute_layers = 2 } },
   { "each 2nd layer of a slice recomputed", dense, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 4,
     split = { 1, 3, 4, 2 }, recompute = "full", recompute_layers = 2, recompute_method = "every" } },
+  { "listed layers recomputed", dense, { pp = 2, vp = 2, schedule = "interleaved", micro_batches = 4,
+    split = { 1, 3, 4, 2 }, recompute = "full", recompute_layer_ids = { 0, 2, 3, 9 } } },
   { "the first layer of a way recomputed", dense, { pp = 2, dp = 2, micro_batches = 8, schedule = "chimera",
     split = { 4, 6 }, recompute = "full", recompute_layers = 1 } },
   { "groups of layers recomputed, whose last layer stops early", dense, { pp = 2, tp = 2, micro_batches = 3,

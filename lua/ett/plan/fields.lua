@@ -160,6 +160,11 @@ local fields = {
       needs = { "recompute_layers", function(p) return p.recompute_layers ~= nil end },
       help = "layers of each slice that recompute = full repeats. With recompute_layers = N: block (the first N), "
         .. "every (each N-th), uniform (all; N layers store one input)" },
+    { "recompute_layer_ids", "list", optional = true,
+      program = as_text,
+      needs = { "recompute = full", function(p) return p.recompute == "full" end },
+      help = "the layers of the model that recompute = full repeats, counted from 0 (Primus), in place of "
+        .. "recompute_layers" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
       program = ranks_module.inner,
       help = "order of the parallel axes in the rank numbers, the innermost first; axes with one rank are optional" },

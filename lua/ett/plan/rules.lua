@@ -392,13 +392,31 @@ local function kept_outputs(p, add)
   end
 end
 
---- The modules of selective recomputation.
-local function recomputation(p, add)
-  kept_outputs(p, add)
-  -- A search sets p.recompute later, to "full".
-  if p.recompute_layers and (p.recompute or "full") ~= "full" then
-    add("recompute_layers needs recompute = 'full', got '%s'", p.recompute)
+--- The layers that full recomputation repeats.
+local function listed_layers(p, add, context)
+  if p.recompute_layers then add("recompute_layers and recompute_layer_ids exclude each other") end
+  if #p.recompute_layer_ids == 0 then add("recompute_layer_ids must name at least one layer") end
+  once(p, "recompute_layer_ids", add)
+  for _, id in ipairs(p.recompute_layer_ids) do
+    if math.type(id) ~= "integer" or id < 0 then
+      add("recompute_layer_ids must be layers, counted from 0, got %s", tostring(id))
+    elseif context.model and id >= context.layers then
+      add("recompute_layer_ids must be at most %d, the last of the model's %d layers, got %d", context.layers - 1,
+        context.layers, id)
+    end
   end
+end
+
+--- The layers of full recomputation and the modules of selective recomputation.
+local function recomputation(p, add, context)
+  kept_outputs(p, add)
+  for _, name in ipairs { "recompute_layers", "recompute_layer_ids" } do
+    -- A search sets p.recompute later, to "full".
+    if p[name] and (p.recompute or "full") ~= "full" then
+      add("%s needs recompute = 'full', got '%s'", name, p.recompute)
+    end
+  end
+  if p.recompute_layer_ids then listed_layers(p, add, context) end
   if not p.recompute_modules then return end
   -- A search sets p.recompute later, to "selective".
   if (p.recompute or "selective") ~= "selective" then

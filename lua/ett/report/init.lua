@@ -60,6 +60,7 @@ local function plan_text(p, stack)
   if p.recompute ~= "none" then
     words[#words + 1] = p.recompute .. " recompute"
       .. (p.recompute_layers and repeated_layers[p.recompute_method]:format(p.recompute_layers) or "")
+      .. (p.recompute_layer_ids and " of layers " .. table.concat(p.recompute_layer_ids, ", ") or "")
       .. (p.recompute_modules and " of " .. table.concat(p.recompute_modules, " and ") or "")
       .. (p.recompute_keeps and " keeping " .. table.concat(p.recompute_keeps, " and ") or "")
   end

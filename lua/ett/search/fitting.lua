@@ -39,7 +39,8 @@ end
 local function missing(p, base, change)
   local own, stack = merged(base), stacks.get(p.stack)
   if change.recompute and strength[change.recompute] > strength[p.recompute] then own.recompute = change.recompute end
-  local chosen = change.recompute == "full" and p.recompute_layers and p.recompute_method ~= "uniform"
+  local chosen = change.recompute == "full"
+    and (p.recompute_layers and p.recompute_method ~= "uniform" or p.recompute_layer_ids)
   for _, name in ipairs((own.recompute or chosen) and what_if.of_recompute or {}) do
     if p[name] ~= nil then own[name] = false end
   end

@@ -39,6 +39,7 @@ local needs = { shard = { "zero", function(zero) return zero > 0 end },
   recompute_modules = { "recompute", function(recompute) return recompute == "selective" end },
   recompute_keeps = { "recompute", function(recompute) return recompute == "half" end },
   recompute_layers = { "recompute", function(recompute) return recompute == "full" end } }
+needs.recompute_layer_ids = needs.recompute_layers
 
 local function up_to(list, most)
   local kept = {}
@@ -490,7 +491,7 @@ local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
-    or p.recompute_layers and "full" or nil
+    or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
   setting.p, setting.schedule = p, stack.pipeline_schedule
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)

@@ -176,8 +176,10 @@ local function reasons(s, p, views, settings)
   end
   if p.recompute == "full" then
     add(nil, "recompute: the FLOP of the ledger include the repeated forward pass, those of the other views do not")
-    if p.recompute_layers and p.recompute_method ~= "uniform" then
-      add(nil, "recompute: the ledger and the simple model repeat every layer, ett predict those of recompute_layers")
+    local some = p.recompute_layer_ids and "recompute_layer_ids"
+      or p.recompute_layers and p.recompute_method ~= "uniform" and "recompute_layers"
+    if some then
+      add(nil, "recompute: the ledger and the simple model repeat every layer, ett predict those of %s", some)
     end
   end
   if p.cp > 1 then

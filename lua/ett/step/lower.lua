@@ -15,6 +15,7 @@ local network_tiers = require "ett.profile.network.tiers"
 local in_step = require "ett.profile.in_step"
 local merged = require "ett.base.merged"
 local modules = require "ett.operator.modules"
+local slices = require "ett.step.slices"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -1006,7 +1007,7 @@ end
 -- Fields of a plan that a configuration and the items of layers depend on.
 local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp", "expert_skew",
   "expert_shares", "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank",
-  "lora_targets", "frozen_layers", "recompute_modules" }
+  "lora_targets", "frozen_layers", "recompute_modules", "recompute_layer_ids" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
 --- input is left out (nil).
@@ -1054,7 +1055,8 @@ local function items_of(model, p, times)
   if same then return before.configuration, before.layers, before.items end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
-  local layers, items, software = frozen.layers(model.layers, p), {}, software_of(times)
+  local layers = slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids)
+  local items, software = {}, software_of(times)
   c.cp_method = fields.context_method(p, software)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   c.mask_capacity = software.one_hot_experts ~= "none" and p.pad_to_capacity and p.capacity_factor or nil
@@ -1143,7 +1145,7 @@ local function describe(model, p, times, placed)
       half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
       remade_bytes = run.remade_bytes,
       shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
-      boundary = boundary, forward_only = layer.frozen == "layer",
+      boundary = boundary, forward_only = layer.frozen == "layer", stored = layer.stored or false,
       uses = run.uses, order = run.order }
   end
   local gather = add_gather(state, stream_bytes)

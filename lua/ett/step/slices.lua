@@ -1,4 +1,5 @@
 --- The layers of each slice of the model, and the messages of their weights.
+local merged = require "ett.base.merged"
 local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
 local plan_fields = require "ett.plan.fields"
@@ -36,20 +37,53 @@ end
 slices.is_repeated = { block = function(number, n) return number <= n end,
   every = function(number, n) return number % n == 0 end, uniform = function() return true end }
 
---- What the backward pass repeats of each layer of a slice; nil if recompute_layers does not choose the layers.
+--- The layers of a model, each with `stored` if it is not among the layers that a plan repeats. A kind of which only
+--- some layers are repeated is split.
+---@param layers table[] of a model, or of ett.step.frozen
+---@param ids integer[]? recompute_layer_ids
+function slices.listed(layers, ids)
+  if not ids then return layers end
+  local listed, list, id = {}, {}, 0
+  for _, number in ipairs(ids) do listed[number] = true end
+  for _, layer in ipairs(layers) do
+    if (layer.place or "middle") ~= "middle" then
+      list[#list + 1] = layer
+    else
+      local run
+      for _ = 1, layer.count do
+        local stored = not listed[id]
+        if run and run.stored == stored then
+          run.count = run.count + 1
+        else
+          run = merged(layer, { count = 1, stored = stored })
+          list[#list + 1] = run
+        end
+        id = id + 1
+      end
+    end
+  end
+  return list
+end
+
+-- Whether a plan repeats some layers, or several layers from one stored input.
+local function is_partial(p)
+  return p.recompute == "full" and (p.recompute_layers or p.recompute_layer_ids) ~= nil
+end
+
+--- What the backward pass repeats of each layer of a slice; nil if it repeats each layer by itself.
 ---@param layers table[] kinds, as in slices.layers
 ---@return table[]? { layers = 1 if it repeats the layer, else 0, outputs = 1 if it repeats all of it because the next
 ---  layer of its group needs its output, else 0, opens = whether the layer opens a group with one stored input }
 function slices.repeated(p, layers)
-  if p.recompute ~= "full" or not p.recompute_layers then return nil end
-  local number, list, before = 0, {}, 0
+  if not is_partial(p) then return nil end
+  local number, list, before, n = 0, {}, 0, p.recompute_layers
   for i, kind in ipairs(layers) do
     local own = { layers = 0, outputs = 0 }
     list[i] = own
     if kind.place == "middle" and not kind.forward_only then
       number = number + 1
-      own.layers = slices.is_repeated[p.recompute_method](number, p.recompute_layers) and 1 or 0
-      own.opens = p.recompute_method ~= "uniform" or (number - 1) % p.recompute_layers == 0
+      own.layers = not kind.stored and (not n or slices.is_repeated[p.recompute_method](number, n)) and 1 or 0
+      own.opens = not n or p.recompute_method ~= "uniform" or (number - 1) % n == 0
       if not own.opens then list[before].outputs = 1 end
       before = i
     end
@@ -58,10 +92,10 @@ function slices.repeated(p, layers)
 end
 
 --- The shares of the layers of each kind that backward passes repeat, for each part of the cluster: { [kind] =
---- { layers, outputs } }, means of slices.repeated; nil if recompute_layers does not choose the layers.
+--- { layers, outputs } }, means of slices.repeated; nil if they repeat each layer by itself.
 ---@param stages table[] of the result of program:evaluate
 function slices.repeated_shares(p, lowered, stages)
-  if p.recompute ~= "full" or not p.recompute_layers then return nil end
+  if not is_partial(p) then return nil end
   local shares = {}
   for part, own in ipairs(lowered.parts) do
     local layers, counts, repeated = slices.layers(p, own.kinds), {}, {}
@@ -83,14 +117,16 @@ function slices.repeated_shares(p, lowered, stages)
   return shares
 end
 
---- A warning if recompute_layers is so large that no layer is repeated; else nil.
+--- A warning if recompute_layers is so large that no layer is repeated, or all of recompute_layer_ids are frozen; else
+--- nil.
 function slices.none_repeated(p, lowered)
-  if p.recompute ~= "full" or not p.recompute_layers then return nil end
+  if not is_partial(p) then return nil end
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
     for _, again in ipairs(slices.repeated(p, layers)) do
       if again.layers > 0 then return nil end
     end
   end
+  if p.recompute_layer_ids then return "recompute_layer_ids: no layer is repeated, because all of them are frozen" end
   return ("recompute_layers = %d: no layer is repeated, because no slice has so many layers to repeat"):format(
     p.recompute_layers)
 end

@@ -37,7 +37,8 @@ end
 function what_if.powers(value) return { value % 2 == 0 and value // 2 or nil, value * 2 } end
 
 --- Fields that rules allow, or that count, for one value of recompute only.
-what_if.of_recompute = { "recompute_keeps", "recompute_layers", "recompute_method", "recompute_modules" }
+what_if.of_recompute = { "recompute_keeps", "recompute_layer_ids", "recompute_layers", "recompute_method",
+  "recompute_modules" }
 
 --- A plan with some fields changed, on the same number of devices and with the same global batch: dp compensates.
 --- Fields that the change would break follow it. nil if no dp compensates.

@@ -83,6 +83,7 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, shared_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, boundary, NUMBER, NULL),
     FIELD(ett_layer_kind, forward_only, BOOLEAN, NULL),
+    FIELD(ett_layer_kind, stored, BOOLEAN, NULL),
 };
 static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, boundary_bytes, NUMBER, NULL),

@@ -302,6 +302,20 @@ local function graphs(p, h, stack, add, leave_out)
   end
 end
 
+-- The number of first layers of each slice, if recompute_layer_ids lists exactly these; else nil.
+local function first_layers(p, layers)
+  local split, ids = p.split or even_split(layers, p.pp * p.vp), table.move(p.recompute_layer_ids, 1, layers, 1, {})
+  table.sort(ids)
+  for n = 1, math.max(table.unpack(split)) do
+    local list, at = {}, 0
+    for _, count in ipairs(split) do
+      for id = at, at + math.min(n, count) - 1 do list[#list + 1] = id end
+      at = at + count
+    end
+    if table.concat(list, " ") == table.concat(ids, " ") then return n end
+  end
+end
+
 local function recompute(p, h, add, leave_out)
   local modules = p.recompute_modules and {}
   for _, name in ipairs(p.recompute_modules or {}) do
@@ -315,10 +329,13 @@ local function recompute(p, h, add, leave_out)
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
   add("recompute-modules", modules and table.concat(modules, " "))
   if p.recompute ~= "full" and p.recompute ~= "half" then return end
-  if p.recompute_layers and p.recompute_method ~= "every" then
-    add("recompute-method", p.recompute_method)
-    add("recompute-num-layers", p.recompute_layers)
+  local first = p.recompute_layer_ids and first_layers(p, h.layers)
+  if first or p.recompute_layers and p.recompute_method ~= "every" then
+    add("recompute-method", first and "block" or p.recompute_method)
+    add("recompute-num-layers", first or p.recompute_layers)
     return
+  elseif p.recompute_layer_ids then
+    leave_out "recompute_layer_ids: not the first layers of each slice, exported as full recomputation"
   elseif p.recompute_layers then
     leave_out "recompute_method = 'every': exported as full recomputation"
   end
@@ -429,9 +446,9 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  fused_accumulation capacity_factor cp_ulysses deduplicate_tokens interleave_group offload_optimizer
-  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layers
-  recompute_method recompute_modules split vp]]
+  capacity_factor cp_ulysses deduplicate_tokens fused_accumulation interleave_group offload_optimizer
+  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layer_ids
+  recompute_layers recompute_method recompute_modules split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

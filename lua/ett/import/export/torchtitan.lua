@@ -36,6 +36,8 @@ local function checkpointing(p, leave_out)
     return { { "mode", "selective" }, { "selective_ac_option", tostring(p.recompute_layers) } }
   elseif p.recompute_layers then
     leave_out("recompute_method = '%s': torchtitan repeats each N-th layer; exported as full", p.recompute_method)
+  elseif p.recompute_layer_ids then
+    leave_out "recompute_layer_ids: torchtitan repeats each N-th layer; exported as full"
   end
   local layers = mode == "half" and not require("ett.operator.stack").get(p.stack).half_products
   return { { "mode", mode == "half" and "selective" or mode },
@@ -72,7 +74,7 @@ local function compilation(stack)
     { "components", apart and (layers and '["model"]' or '["loss"]') or nil, plain = true } }
 end
 
-torchtitan.states = "overlap_tensor recompute_layers recompute_method reshard shard split vp"
+torchtitan.states = "overlap_tensor recompute_layer_ids recompute_layers recompute_method reshard shard split vp"
 
 -- The exchange of context-parallel ranks, or nil without them.
 local function context_method(p)

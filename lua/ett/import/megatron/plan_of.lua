@@ -6,8 +6,6 @@ local modules_module = require "ett.operator.modules"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
-local step_core = require "ett.step"
-local step_slices = require "ett.step.slices"
 
 --- Whether gradients next to weights in bf16 have their type: by either of two flags (arguments.py, validate_args).
 --- In a YAML file of NeMo or Megatron-Bridge, the type of the optimizer's gradients does not set that of the buffers.
@@ -154,7 +152,7 @@ local function set_layers(p, args)
   end
 end
 
--- The ids of Primus' recompute_layer_ids, as a set, and their text. They count from 0 over the whole model.
+-- The ids of Primus' recompute_layer_ids, as a set. They count from 0 over the whole model.
 local function layer_ids(args, layers)
   local text, ids, behind = table.concat(args.given["recompute-layer-ids"], ","), {}, false
   for word in text:gmatch "[^%s,]+" do
@@ -169,61 +167,20 @@ local function layer_ids(args, layers)
     args:note("--recompute-layer-ids %s: those from %d on are of multi-token prediction, which ett never repeats",
       text, layers)
   end
-  return ids, text
+  return ids
 end
 
--- The layers that a function of the number in the slice, from 1, and the id chooses: as text, as numbers of each slice,
--- and their sum.
-local function chosen(split, choose)
-  local marks, counts, sum, id = {}, {}, 0, 0
-  for i, layers in ipairs(split) do
-    counts[i] = 0
-    for number = 1, layers do
-      local again = choose(number, id)
-      marks[#marks + 1], counts[i] = again and "x" or "-", counts[i] + (again and 1 or 0)
-      id = id + 1
-    end
-    sum = sum + counts[i]
+--- Full recomputation of listed layers (Primus' recompute_layer_patches.py, _checkpointed_forward).
+local function set_listed_layers(p, args, layers)
+  local ids, list = layer_ids(args, layers), {}
+  for id = 0, layers - 1 do
+    if ids[id] then list[#list + 1] = id end
   end
-  return { text = table.concat(marks), counts = counts, sum = sum }
-end
-
--- The memory of a step that repeats some layers, beside that of one that repeats others.
-local function memory_beside(own, other)
-  local more, less = false, false
-  for i, count in ipairs(own.counts) do
-    more, less = more or count < other.counts[i], less or count > other.counts[i]
-  end
-  return more and less and "more memory on some stages, and less on others"
-    or (more and "more" or less and "less" or "the same") .. " memory"
-end
-
---- Full recomputation of listed layers (Primus' recompute_layer_patches.py, _checkpointed_forward): of the first k or
---- each k-th layer of the slices, or of the nearest number of first layers.
-local function set_listed_layers(p, args, layers, given)
-  local ids, text = layer_ids(args, layers)
-  local count = math.tointeger((given.pp or p.pp) * (given.vp or p.vp)) or 0
-  if count < 1 or count > layers + 2 then return end -- the plan will be refused
-  local split = given.split or p.split or step_core.split(layers, count)
-  local own, near = chosen(split, function(_, id) return ids[id] end), nil
-  local function try(method, k)
-    local found = chosen(split, function(number) return step_slices.is_repeated[method](number, k) end)
-    found.method, found.k, found.off = method, k, math.abs(found.sum - own.sum)
-    if found.text == own.text then found.off = -1 elseif method ~= "block" then return end
-    if not near or found.off < near.off then near = found end
-  end
-  for k = 0, math.max(table.unpack(split)) do try("block", k) end
-  for k = 2, math.max(table.unpack(split)) do try("every", k) end
-  if near.sum == 0 then
+  if #list == 0 then
     p.recompute = "none"
-  elseif near.sum < layers then
-    p.recompute_layers, p.recompute_method = near.k, near.method
+  elseif #list < layers then
+    p.recompute_layer_ids = list
   end
-  if near.off < 0 then return end
-  local how = near.k > 0 and ("the first %d of each slice, %d layers"):format(near.k, near.sum) or "none of them"
-  args:note("--recompute-layer-ids %s: %d of %d layers. ett repeats %s: Primus' step takes %s time, and %s", text,
-    own.sum, layers, how, own.sum > near.sum and "more" or own.sum < near.sum and "less" or "the same",
-    memory_beside(own, near))
 end
 
 local function set_recompute(p, args, layers, given)
@@ -249,8 +206,8 @@ local function set_recompute(p, args, layers, given)
   if p.recompute ~= "full" or given.recompute then return end
   if not args.given["recompute-layer-ids"] then
     set_layers(p, args)
-  elseif not given.recompute_layers then
-    set_listed_layers(p, args, layers, given)
+  elseif not (given.recompute_layers or given.recompute_layer_ids) then
+    set_listed_layers(p, args, layers)
   end
 end
 
