@@ -1212,6 +1212,14 @@ model:
     local on, off = "  megatron_amp_O2: true\n", "  megatron_amp_O2: false\n"
     assert.same({ 10, true, "fp32" }, (of(on, "distributed_fused_adam")))
     assert.same({ 12, true, "fp32" }, (of(on .. "  fp8: true\n  fp8_params: true\n", "distributed_fused_adam")))
+    -- Moments in bf16, without master weights; beside fp8 weights these have 16 bits, too.
+    for _, name in ipairs { "bf16", "torch.bfloat16" } do
+      assert.same({ 4, true, "fp32" }, (of(on, "distributed_fused_adam, dtype: " .. name)))
+    end
+    assert.same({ 6, true, "fp32" }, (of(on .. "  fp8: true\n  fp8_params: true\n",
+      "distributed_fused_adam, dtype: bf16")))
+    assert.same({ 10, true, "fp32" }, (of(on, "distributed_fused_adam, dtype: fp32")))
+    assert.same({ 12, true, "fp32" }, (of(on, "mcore_distributed_optim, dtype: bf16")))
     assert.same({ 12, true, "fp32" }, (of(on, "fused_adam")))
     assert.same({ 12, true, "fp32" }, (of(on, "mcore_distributed_optim")))
     assert.same({ 10, false, "bf16" }, (of(off, "distributed_fused_adam, grad_sync_dtype: bf16")))

@@ -230,9 +230,17 @@ end
 --- Flags of NeMo 1's megatron_amp_O2 (megatron_base_model.py). With it, Apex's optimizer stores the lower halves of
 --- fp32 weights (setup_optimization), as Megatron-Core's does. Without it, weights are in fp32; their lower halves
 --- count as states. Then gradients are in fp32, unless optim.grad_sync_dtype states bf16, and no product adds to them
---- (_validate_and_override_config).
-local function add_states(add, amp, apex)
+--- (_validate_and_override_config). optim.dtype of Apex's optimizer is the type of the moments. In the type of the
+--- weights it has no master weights (store_params).
+---@param list table[] for a flag that no script states
+---@param dtype any optim.dtype
+local function add_states(list, add, amp, apex, dtype)
   if amp == nil or amp and not apex then return end
+  local narrow = amp and tostring(dtype or ""):lower():gsub("^torch%.", "")
+  if narrow == "bf16" or narrow == "bfloat16" then
+    list[#list + 1] = { name = "apex-bf16-states", values = {}, own = true }
+    return
+  end
   add "use-precision-aware-optimizer"
   if amp then return end
   add("main-params-dtype", "bf16")
@@ -305,7 +313,7 @@ local function flags_of(config, amp)
     end
   end
   if distributed then add "use-distributed-optimizer" end
-  if not sharded then add_states(add, amp, apex) end
+  if not sharded then add_states(list, add, amp, apex, is_first(config) and config.model.optim.dtype) end
   if sharded then
     add "use-megatron-fsdp"
     -- Without a type, NeMo's NLPFSDPStrategy reduces gradients in that of the weights.
