@@ -1,23 +1,19 @@
 --- The critical path of the run through hosts, streams and ranks.
-local collective = require "ett.trace.collective"
-local operators = require "ett.trace.operators"
 local replay = require "ett.trace.replay"
 local stats = require "ett.trace.stats"
-
-local args = { table.unpack(operators.args) }
-table.move(collective.args, 1, #collective.args, #args + 1, args)
 
 return {
   name = "critical_path",
   summary = "critical path over kernels, transfers and hosts of all ranks",
-  definition = [[Events are starts and ends of device rows and of host calls. Each event waited for the latest of these:
-the row before on its stream, its launch, the row of another stream that ended just before, the starts of its collective
-on all ranks, the host call before, the row that a synchronisation waited for. The path begins at the last end of a
-device row and leads back from each event to the one that it waited for, at most to the first device row of the rank.
-Time is booked on the event that waited. host: time between and in host calls.]],
+  definition = [[Events are starts and ends of device rows and of host calls. Each event waited for the latest of
+these: the row before on its stream, its launch, the rows of other streams that it waits for (recorded as
+synchronisation events, else a row that ended just before), the starts of its collective on all ranks, the host call
+before, the row that a synchronisation waited for. The path begins at the last end of a device row and leads back from
+each event to the one that it waited for, at most to the first device row of the rank. Time is booked on the event that
+waited. host: time between and in host calls.]],
   needs = "device rows",
   units = { total_ms = "ms", time_ms = "ms", share = "share" },
-  args = args,
+  args = replay.args,
   options = { "align", "tolerance_us", "top" },
   compute = function(view, options)
     local g = replay.graph(view)

@@ -327,7 +327,7 @@ end
 
 --- `--against`, `--read-plan` and `--what-if`.
 local function print_loop(path, opts, words)
-  local view <close> = open(path, opts, { { args = require("ett.loop.against").args } })
+  local view <close> = open(path, opts, { opts.what_if and require("ett.trace.replay") or require("ett.loop.against") })
   warn(view, opts)
   if opts.read_plan then
     print_plan(view, opts)

@@ -2,7 +2,8 @@
 --
 -- Events are starts and ends of device rows and of host calls. An event's time is the maximum over its predecessors,
 -- each with its lag, plus its own delay:
---   device row start   end of the row before it on its stream; its launch; its awaited rows on other streams
+--   device row start   end of the row before it on its stream; its launch; its awaited rows on other streams, recorded
+--                      (ett.trace.replay.waits) or inferred
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it on its thread, or the thread that woke it; plus the own time of the host
@@ -17,6 +18,7 @@
 local by = require "ett.base.by"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
+local waits = require "ett.trace.replay.waits"
 
 local graph = {}
 
@@ -84,12 +86,13 @@ end
 --- The device rows of a lane as starts and ends, by start.
 local function device_rows(self, lane)
   local rows, launch = lane:launches()
-  local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream", "file" })
+  local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream", "file", "correlation" })
   local call_rows, call_ts = launch:columns { "row", "ts" }
   local list = {}
   for i, ts in ipairs(columns.ts) do
-    list[i] = { ts = ts, stop = columns["end"][i], stream = columns.stream[i] or -1, call_row = call_rows[i] or nil,
-      call_ts = call_ts[i] or nil, row = columns.row[i], recording = self.home[columns.file[i]],
+    list[i] = { ts = ts, stop = columns["end"][i], stream = columns.stream[i] or -1, device = lane.device,
+      call_row = call_rows[i] or nil, call_ts = call_ts[i] or nil, id = columns.correlation[i], row = columns.row[i],
+      recording = self.home[columns.file[i]],
       start = self:event(ts, "start", columns.name[i], lane.key),
       finish = self:event(columns["end"][i], "row", columns.name[i], lane.key) }
   end
@@ -163,7 +166,8 @@ local function host_chains(self, rows, rank, on_device, most)
     local recording = self.home[columns.file[i]]
     local early = shift[recording] or 0
     local ts, stop_time = recorded - early, columns["end"][i] - early
-    local call = { ts = ts, stop_time = stop_time, start = self:event(ts, "host", columns.name[i], rank) }
+    local call = { row = columns.row[i], ts = ts, stop_time = stop_time,
+      start = self:event(ts, "host", columns.name[i], rank) }
     local own, other = place_of(threads, launching, recording, columns.track[i])
     link_call(self, call, own, other)
     call.stop = self:event(call.stop_time, "call", columns.name[i], rank)
@@ -175,24 +179,30 @@ local function host_chains(self, rows, rank, on_device, most)
       own.widest = call
     end
     own.before = call
-    calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = call, call
+    calls.list[#calls.list + 1], calls.of_row[call.row] = call, call
   end
   return calls
 end
 
 --- The launch latency: the least time from a call's start to its row's start. If the device was busy at each call,
 --- every row may have waited for others, so this time is only an upper bound. Then it is at most the shortest launch
---- call.
+--- call. If the rows that a row follows are recorded, only these count.
 local function launch_delay(rows, calls)
-  local least, shortest, idle, ended, recording = math.huge, math.huge, false, nil, nil
+  local least, shortest, idle, ended, recording, before = math.huge, math.huge, false, nil, nil, {}
   for _, row in ipairs(rows) do
-    if row.recording ~= recording then ended, recording = nil, row.recording end -- rows before it are unknown
+    if row.recording ~= recording then ended, recording, before = nil, row.recording, {} end -- no known row before
     local call = row.call_row and calls.of_row[row.call_row]
     if call and row.ts >= call.ts then
       least, shortest = math.min(least, row.ts - call.ts), math.min(shortest, call.stop_time - call.ts)
-      idle = idle or ended and ended <= call.ts
+      local last = ended
+      if row.exact then
+        last = before[row.stream]
+        for _, other in ipairs(last and row.waits or {}) do last = math.max(last, other.stop) end
+      end
+      idle = idle or last and last <= call.ts
     end
     ended = math.max(ended or row.stop, row.stop)
+    before[row.stream] = math.max(before[row.stream] or row.stop, row.stop)
   end
   return idle and least or math.min(least, shortest)
 end
@@ -223,7 +233,8 @@ local function stream_pairs(self, rows, calls, ready)
   for i, row in ipairs(launched) do
     local stream = row.stream
     for other_stream, other in pairs(newest) do
-      if other_stream ~= stream and place[other_stream] > (place[stream] or 0) and other.recording == row.recording then
+      if other_stream ~= stream and place[other_stream] > (place[stream] or 0) and not row.exact
+        and other.recording == row.recording then
         local key = ("%s %s %s"):format(stream, other_stream, self.name[row.start])
         local class = classes[key] or { seen = false, broken = false }
         classes[key] = class
@@ -237,8 +248,9 @@ local function stream_pairs(self, rows, calls, ready)
   return list
 end
 
---- Starts of device rows follow their stream, their launch, and rows of other streams that end just before. A wait for
---- another stream that delayed one row of a name also holds for rows that it did not delay, unless a pair breaks it.
+--- Starts of device rows follow their stream, their launch, and rows of other streams: those recorded as awaited, or
+--- those that end just before. Then a wait for another stream that delayed one row of a name also holds for rows that
+--- it did not delay, unless a pair breaks it.
 local function link_rows(self, rows, calls)
   local by_stream, delay, readies = {}, launch_delay(rows, calls), {}
   local finished, ends = by_end(rows)
@@ -261,7 +273,11 @@ local function link_rows(self, rows, calls)
       ready = math.max(ready or call.ts, call.ts + delay)
     end
     ready = ready or math.mininteger
-    local last = finished[ended]
+    for _, other in ipairs(row.waits or {}) do
+      self:follow(row.start, other.finish)
+      ready = math.max(ready, other.stop)
+    end
+    local last = not row.exact and finished[ended]
     if last and last.stream ~= row.stream and last.start ~= row.start and last.recording == row.recording
       and last.stop > ready then
       self:follow(row.start, last.finish)
@@ -280,7 +296,9 @@ local function link_rows(self, rows, calls)
 end
 
 --- Calls that wait end with the device row that they waited for. A call that may wait did so if no row ran at its end.
-local function link_waits(self, rows, calls)
+---@param waited table<integer, table[]> recorded waits (waits.find)
+---@param most integer largest shift of the host's clock
+local function link_waits(self, rows, calls, waited, most)
   local finished, ends = by_end(rows)
   local starts, own = {}, {}
   for i, row in ipairs(rows) do
@@ -292,10 +310,15 @@ local function link_waits(self, rows, calls)
   for _, call in ipairs(calls.list) do
     local wait, at = wait_of(self.name[call.start]), call.stop_time
     local copy = own[call] or own[call.outer] -- Nsight records cudaMemcpy and, inside it, cudaMemcpy_v3020
+    local recorded = waited[call.row]
+    if recorded then wait = false end
     local ended = wait and last_before(ends, at)
-    local waited = wait and (wait ~= "idle" or last_before(starts, at) == ended) and finished[ended]
+    local last = wait and (wait ~= "idle" or last_before(starts, at) == ended) and finished[ended]
     self:follow(call.stop, call.start)
-    if waited and waited.stop > call.ts then self:follow(call.stop, waited.finish) end
+    for _, row in ipairs(recorded or {}) do
+      if row.stop <= at + most then self:follow(call.stop, row.finish) end
+    end
+    if last and last.stop > call.ts then self:follow(call.stop, last.finish) end
     if wait == "copy" and copy and copy.stop > at and at - copy.ts > copy.stop - at then
       self:follow(call.stop, copy.finish, at - copy.stop) -- the last part was staged
     end
@@ -356,7 +379,8 @@ graph.most_events = 1000000
 function graph.build(view)
   local self = setmetatable({ time = {}, delay = {}, kind = {}, name = {}, rank = {}, last_link = {}, of = {}, lag = {},
     before_link = {}, events = 0, links = 0, rows = {}, lanes = {}, home = (view:recordings()) }, Graph)
-  local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
+  local runtime, chains, waited, events = view:launch_calls(), {}, {}, 2 * #view:launch_calls()
+  local most = view.trace.ticks_per_second // 1000
   for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
   if events > graph.most_events and not (view.options.step or view.options.window) then
     view:missing("the run has %d events, a replay takes %d: cut it with --step or --window", events, graph.most_events)
@@ -367,13 +391,13 @@ function graph.build(view)
     if not chains[process.index] then
       local called = runtime:where { file = process.files }
       if lane.from then called = called:where { window = { lane.from, lane.to } } end
-      chains[process.index] = host_chains(self, called:sort("ts"), process.key, by_process[process.index],
-        view.trace.ticks_per_second // 1000)
+      chains[process.index] = host_chains(self, called:sort("ts"), process.key, by_process[process.index], most)
+      waited[process.index] = waits.find(view, process, by_process[process.index], self.home)
     end
     link_rows(self, rows, chains[process.index])
     self.lanes[#self.lanes + 1] = lane
   end
-  for index, calls in pairs(chains) do link_waits(self, by_process[index], calls) end
+  for index, calls in pairs(chains) do link_waits(self, by_process[index], calls, waited[index], most) end
   if #self.lanes > 1 then link_collectives(self, view, self.rows) end
   return self
 end

@@ -7,12 +7,19 @@
 -- A replay recomputes the effect of changed durations, transfers and host time. It does not model how concurrent
 -- kernels slow each other down.
 local by = require "ett.base.by"
+local collective = require "ett.trace.collective"
 local error_module = require "ett.base.error"
 local graph = require "ett.trace.replay.graph"
 local operators = require "ett.trace.operators"
 local stats = require "ett.trace.stats"
+local waits = require "ett.trace.replay.waits"
 
 local replay = {}
+
+--- Event arguments that a replay reads.
+replay.args = { table.unpack(waits.args) }
+table.move(operators.args, 1, #operators.args, #replay.args + 1, replay.args)
+table.move(collective.args, 1, #collective.args, #replay.args + 1, replay.args)
 
 --- The dependency graph of a view (ett.trace.replay.graph). Changes modify it, so each call builds a new one.
 replay.graph = graph.build
