@@ -18,13 +18,15 @@ local backend = {
   precisions = { fp32 = true },
 }
 
---- OpenBLAS before 0.3.26 treats newer AMD cores as Haswell and runs at half their speed. Set before loading, because
---- OpenBLAS reads the environment only once.
+--- Names the kernels of OpenBLAS by the instructions of the processor. OpenBLAS goes by the processor's model. Before
+--- 0.3.26 it treats newer AMD cores as Haswell, at half their speed. Before 0.3.25 it uses SSE3 kernels (Prescott) on
+--- an Intel model that it does not know (OpenMathLib/OpenBLAS, issue 4267); 0.3.21 does not know Emerald Rapids. Set
+--- before loading, because OpenBLAS reads the environment only once.
 local function prepare_environment(threads)
   local host = machine.processor()
-  if host.vendor == "AuthenticAMD" and host.flags:find("avx512vl ", 1, true) then
-    sample.default_environment("OPENBLAS_CORETYPE", "SkylakeX")
-  end
+  local function has(flag) return host.flags:find(flag .. " ", 1, true) end
+  local core = has "avx512vl" and "SkylakeX" or has "avx2" and host.vendor == "GenuineIntel" and "Haswell"
+  if core then sample.default_environment("OPENBLAS_CORETYPE", core) end
   sample.default_environment("OPENBLAS_NUM_THREADS", tostring(threads or 1))
 end
 

@@ -259,6 +259,22 @@ describe("the CPU kernels", function()
     end
   end)
 
+  it("names the kernels of OpenBLAS by the processor's instructions, not by its model", function()
+    local machine = require "ett.sampling.machine"
+    local processor, set, core = machine.processor, sample.default_environment, nil
+    finally(function() machine.processor, sample.default_environment = processor, set end)
+    function sample.default_environment(name, value) core = name == "OPENBLAS_CORETYPE" and value or core end
+    for flags, expected in pairs { ["avx2 avx512vl "] = { GenuineIntel = "SkylakeX", AuthenticAMD = "SkylakeX" },
+      ["avx avx2 "] = { GenuineIntel = "Haswell" }, ["avx "] = {} } do
+      for _, vendor in ipairs { "GenuineIntel", "AuthenticAMD" } do
+        function machine.processor() return { flags = flags, vendor = vendor } end
+        core = nil
+        backend.available()
+        assert.equal(expected[vendor], core, vendor .. " " .. flags)
+      end
+    end
+  end)
+
   it("finds the kind of an operator by its declared fields, not by its name", function()
     local operator = require "ett.operator"
     local function renamed(name, s)
