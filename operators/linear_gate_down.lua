@@ -2,6 +2,5 @@
 --- 2510.26692, section 4). Each tensor rank computes all of it.
 local gemm = require "ett.operator.gemm"
 
-return gemm.linear({ name = "linear_gate_down", summary = "compressed gates of Kimi delta attention",
-  model_flops = function(s, c) return gemm.flops(s, "forward") / c.tp end },
+return gemm.linear({ name = "linear_gate_down", summary = "compressed gates of Kimi delta attention" },
   { place = "enter", inputs = "hidden", outputs = function(c) return 2 * (c.linear_gate_rank or 128) end })

@@ -123,6 +123,17 @@ function gemm.replicated_flops(s, c)
   return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp)
 end
 
+-- Model FLOPs of a product inside a tensor-parallel region: only one rank's count if no rank splits its widths.
+local function shared_flops(layer)
+  return function(s, c)
+    local flops = gemm.flops(s, "forward")
+    if c.tp == 1 then return flops end
+    local alone = setmetatable({ tp = 1 }, { __index = c })
+    local whole = value_of(alone, layer.inputs) == s.in_features and value_of(alone, layer.outputs) == s.out_features
+    return whole and flops / c.tp or flops
+  end
+end
+
 local places = { "enter", "inside", "outside" }
 local layer_fields = { place = { "string", one_of = places }, inputs = "any", outputs = "any", bias = "any?",
   needs = "list?" }
@@ -149,7 +160,7 @@ end
 function gemm.linear(op, layer)
   layer = check_layer(op, layer)
   local tokens = layer.place == "outside" and shapes.norm_tokens or shapes.tokens
-  if layer.place == "outside" then op.model_flops = op.model_flops or gemm.replicated_flops end
+  op.model_flops = op.model_flops or layer.place == "outside" and gemm.replicated_flops or shared_flops(layer)
   function op.shape(c)
     shapes.need(c, op.name, table.unpack(layer.needs or {}))
     return { tokens = tokens(c), in_features = value_of(c, layer.inputs), out_features = value_of(c, layer.outputs),
