@@ -31,7 +31,7 @@ local function cross_attention(h)
   local function with(c) return { key_seq = h.encoder_seq or c.seq, causal = false } end
   return blocks.join(h.norm, blocks.enter, "linear_cross_q",
     blocks.with({ blocks.enter, "linear_cross_kv" }, of_encoder),
-    { collective = "context_exchange", with = with }, { op = "flash_attention", selective = true, with = with },
+    { collective = "context_exchange", with = with }, { op = "flash_attention", with = with },
     "linear_proj", blocks.leave, blocks.residual(h))
 end
 

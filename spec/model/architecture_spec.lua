@@ -205,6 +205,7 @@ end)
 
 describe("an architecture of one's own", function()
   local find, operator = require "ett.base.find", require "ett.operator"
+  local declare = " A field of your own needs an entry in the architecture's schema"
   local folder
   before_each(function()
     folder = command.folder()
@@ -366,8 +367,8 @@ end]]):format(text))
     for text, wanted in pairs {
       ["h.attention = 'flash2'"] = "field 'attention' must be one of flash, fused_softmax, unfused, got 'flash2'; "
         .. "did you mean 'flash'?",
-      ["h.postion = 'rope'"] = "unknown field 'postion'; did you mean 'position'?",
-      ["h.kv_head = 4"] = "unknown field 'kv_head'; did you mean 'kv_heads'?",
+      ["h.postion = 'rope'"] = "unknown field 'postion'; did you mean 'position'?" .. declare,
+      ["h.kv_head = 4"] = "unknown field 'kv_head'; did you mean 'kv_heads'?" .. declare,
       ["h.ffn = h.ffn / 3"] = "field 'ffn' must be a positive integer, got 3669.3333333333",
     } do
       assert.equal("mine.lua:1: hyper-parameters after 'build': " .. wanted, raised(set, text))
@@ -432,14 +433,17 @@ end]]):format(text))
     end
     assert.equal(512, run("{ op = 'gelu', with = { ffn = 1024 } }")[1].shape.width)
     assert.equal(16, run("{ op = 'gelu', with = { rank = 8, ffn = 32 } }")[1].shape.width) -- a user's own field
+    for own, module in pairs { [""] = "core_attn", ["selective = false"] = "", ["module = 'mlp'"] = "mlp" } do
+      assert.equal(module, run(("{ op = 'softmax', %s }"):format(own))[1].module) -- a part of attention's core
+    end
     for fields, wanted in pairs {
-      ["hiden = 8"] = "unknown field 'hiden'; did you mean 'hidden'?",
+      ["hiden = 8"] = "unknown field 'hiden'; did you mean 'hidden'?" .. declare,
       ["ffn = 2.5"] = "field 'ffn' must be a positive integer, got 2.5",
       ["ffn = 'wide'"] = "field 'ffn' must be a positive integer, got 'wide'",
       ["heads = false"] = "field 'heads' must be a positive integer, got false",
       ["tp = 'x'"] = "field 'tp' must be a positive integer, got 'x'",
       ["seq = 64 / 3"] = "field 'seq' must be a positive integer, got 21.333333333333",
-      ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?",
+      ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?" .. declare,
     } do
       assert.equal("mine.lua:2: layer 1 (block): entry 1: 'with': " .. wanted,
         raised(built, ("{ op = 'gelu', with = { %s } }"):format(fields)))

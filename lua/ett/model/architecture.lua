@@ -37,6 +37,8 @@ local function is_optional(rule)
   return rule.optional or rule.default ~= nil
 end
 
+local declare = "A field of your own needs an entry in the architecture's schema"
+
 -- Raises if a field of `with`, or of the hyper-parameters after `build`, has a wrong value, or is almost spelt like a
 -- known one. False takes an optional field away. Other fields may belong to a user's operator.
 local function check_with(with, rules, where)
@@ -49,7 +51,8 @@ local function check_with(with, rules, where)
       for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
       local near = error_module.nearest(key, known)
       if near then
-        error_module.raise("model", "%s: unknown field '%s'; did you mean '%s'?", where, tostring(key), near)
+        error_module.raise("model", "%s: unknown field '%s'; did you mean '%s'? %s", where, tostring(key), near,
+          declare)
       end
     end
   end
@@ -248,8 +251,8 @@ local function built_of(loaded, clean, rules)
     if rules[key] or hyper_parameters.layer_fields[key] or type(key) ~= "string" or #key <= 3 then return nil end
     local near = error_module.nearest(key, schema.keys(rules))
     if near then
-      error_module.raise("model", "%sreads the unknown hyper-parameter '%s'; did you mean '%s'?", error_module.line(2),
-        key, near)
+      error_module.raise("model", "%sreads the unknown hyper-parameter '%s'; did you mean '%s'? %s",
+        error_module.line(2), key, near, declare)
     end
   end })
   local built = error_module.wrap(loaded.name, loaded.build, clean)
@@ -336,10 +339,12 @@ local function operation_of(entry, c, role, layer, shapes_of)
     shape = shape_of(op, own, layer)
     if own == c then shapes_of[op] = shape end
   end
+  local selective = entry.selective
+  if selective == nil then selective = op.selective and not entry.module end
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
     model_flops = model_flops(op, shape, c, own),
     copies = op.experts and own.top_k and shapes.copies(own),
-    module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
+    module = selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     tensor = entry.tensor,
     key = nil } -- set later
 end

@@ -67,9 +67,9 @@ end
 local function unfused_softmax(c) return not fuses_softmax(c) end
 local function casts_softmax(c) return c.dtype ~= "fp32" and not fuses_softmax(c) end
 
---- The attention core, which selective recomputation recomputes. with: fields of the operators' shapes.
+--- The attention core, whose operators selective recomputation recomputes. with: fields of the operators' shapes.
 function blocks.attention_core(h, with)
-  local function core(name, more) return merged({ op = name, selective = true, with = with }, more or {}) end
+  local function core(name, more) return merged({ op = name, with = with }, more or {}) end
   local exchange = { collective = "context_exchange", with = with }
   if (h.attention or "flash") == "flash" then return { exchange, core "flash_attention" } end
   local softmax = { core "fill_mask", core "softmax" }
@@ -337,7 +337,9 @@ function blocks.dense_layers(h)
 end
 
 --- Dropout of embeddings (Megatron-LM, LanguageModelEmbedding), or nil.
-function blocks.embedding_dropout(h) return h.dropout and { op = "dropout", with = { stream = true } } or nil end
+function blocks.embedding_dropout(h)
+  return h.dropout and { op = "dropout", selective = false, with = { stream = true } } or nil
+end
 
 --- Embedding layer: lookup, learned positions, sum over tensor ranks, norm (Bloom), dropout.
 function blocks.embedding(h)

@@ -1,8 +1,7 @@
 --- Layers from a plain list of operator names (an encoder_function_list).
 --
 -- The `region` of an operator file says whether a tensor-parallel region opens before it or closes after it, or ranks
--- add its results. The file also says whether it holds experts, and whether selective recomputation recomputes it. An
--- all-to-all exchange encloses the experts.
+-- add its results. The file also says whether it holds experts; an all-to-all exchange encloses them.
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
 local mixers = require "ett.model.mixers"
@@ -33,7 +32,7 @@ return function(names, hyper, usual_norm)
     local exchange = op.experts and { collective = "expert_exchange" } or nil
     if op.region == "enter" then blocks.append(ops, exchange, blocks.enter) end
     if op.experts then width = op.region == "enter" and blocks.expert_width(hyper) or nil end
-    ops[#ops + 1] = { op = op.name, selective = op.selective or false, with = not op.experts and width or nil }
+    ops[#ops + 1] = { op = op.name, with = not op.experts and width or nil }
     if op.region == "leave" then blocks.append(ops, blocks.leave, exchange) end
     if op.region == "sum" then blocks.append(ops, mixers.sums()) end
     if op.family == "norm" then hyper.norm = hyper.norm or op.name end
