@@ -989,7 +989,7 @@ describe("a Hugging Face configuration", function()
       1, true)
     assert.matches("field 'vocab_size' must be a number, got true", message(changed(base,
       { vocab_size = true })), 1, true)
-    assert.matches("field 'num_attention_heads' must be a number, got a table",
+    assert.matches("field 'num_attention_heads' must be a number, got a list",
       message(changed(base, { num_attention_heads = { 32 } })), 1, true)
     assert.matches("field 'layers' must be at most 65536, got 1000000000",
       message(changed(base, { num_hidden_layers = 1e9 })), 1, true)

@@ -972,7 +972,7 @@ describe("ett predict --plan", function()
         (command.ett(folder, "predict --model llama3-8b dp=8 seq=8 --plan " .. name)))
     end
     command.write(folder, "list.json", "[1]")
-    assert.equal("ett: list.json: must be an object\n",
+    assert.equal("ett: list.json: must hold fields with names, got a list\n",
       (command.ett(folder, "predict --model llama3-8b --plan list.json")))
   end)
 end)

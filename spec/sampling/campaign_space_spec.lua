@@ -142,7 +142,7 @@ describe("a campaign's own function", function()
           function() while true do try(rep, "x", 1) end end,
           function() try(function() while true do end end) return true end } do
           assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: this Lua code ran longer "
-            .. "than 0.02 seconds %%(ETT_KERNEL_SECONDS%%)$"):format(name), refused_by(fn))
+            .. "than 0.02 seconds %%(ETT_KERNEL_SECONDS sets the limit%%)$"):format(name), refused_by(fn))
         end
         assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: attempt to "):format(name),
           refused_by(function(s) return s.tokens.x end))

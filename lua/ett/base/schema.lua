@@ -21,7 +21,7 @@ local function of_type(name) return function(value) return type(value) == name e
 --- A value as text for messages: strings quoted, long ones cut.
 function schema.describe(value)
   if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
-  if type(value) == "table" then return "a table" end
+  if type(value) == "table" then return rawget(value, 1) ~= nil and "a list" or "a table" end
   if tostring(value):match("^%a+: 0x") or type(value) == "function" then return "a " .. type(value) end
   if value ~= value then return "NaN" end
   if type(value) == "number" and is_integer(value) then return ("%d"):format(value) end

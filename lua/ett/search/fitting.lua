@@ -63,7 +63,7 @@ local function changed(plan, change)
 end
 
 -- The recompute_layers of a uniform method with the least memory, halved from the plan's: few layers store many inputs,
--- and many are held at once when they are repeated. nil: the plan's own, or another method.
+-- and the repeats of one group hold many outputs at once. nil: the plan's own number is best, or another method.
 local function least_group(self, layout)
   local p, best, least = self.clean, nil, math.huge
   local size = p.recompute_layers and p.recompute_method == "uniform" and p.recompute_layers or 0
