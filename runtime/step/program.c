@@ -103,6 +103,8 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
     status = check_amount("points", o->points[i].seconds, err);
     if (status == 0)
       status = check_amount("points", o->points[i].operators, err);
+    if (status == 0)
+      status = check_amount("points", o->points[i].exchanges, err);
   }
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -193,6 +195,9 @@ typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES];
   double half[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
   double longer_forward, longer_backward, longer_weight, longer_repeated;
+  /* Of a device that is not slow; of the operations whose repeated run waits again. */
+  double plain_forward[ETT_ROLES], plain_backward[ETT_ROLES], plain_input[ETT_ROLES];
+  double again[ETT_ROLES], plain_again[ETT_ROLES];
 } role_seconds;
 
 /* Seconds of all-to-alls that hide behind shared experts in one pass. */
@@ -282,28 +287,56 @@ static double shorter(double wait, double longer) {
 }
 
 /* Wait for the host in a forward pass, if operators take `slower` times as long: `longer`
- * additional seconds. */
+ * additional seconds. hidden: share of the all-to-alls that they hide beyond those that a
+ * device hides that is not slow. */
 static double forward_wait(const ett_operation *o, double wait, double longer,
-                           double slower) {
+                           double slower, double hidden) {
   if (o->point_count == 0)
     return shorter(wait, longer);
   double most = 0;
   for (size_t i = 0; i < o->point_count; i++)
-    most = fmax(most, o->points[i].seconds - (slower - 1) * o->points[i].operators);
+    most = fmax(most, o->points[i].seconds - (slower - 1) * o->points[i].operators +
+                          hidden * o->points[i].exchanges);
   return most;
 }
 
-/* Shortens one of n waits for the host by the additional time of slower operators. */
-static void shorten(const ett_operation *o, double slower, const role_seconds *of,
+/* Shortens one of n waits for the host by the additional time of slower operators, less
+ * the all-to-alls that slower shared experts hide in addition. */
+static void shorten(const ett_program *p, const ett_operation *o, const role_seconds *of,
                     double n, double *forward, double *backward, double *split,
                     double *weight, double *repeated) {
+  double share = p->exchange_communication_share, of_forward = 0, of_backward = 0;
+  double of_input = 0, of_repeated = 0;
+  if (o->hides_exchanges) {
+    of_forward =
+        hidden_by_shared(of->forward, share) - hidden_by_shared(of->plain_forward, share);
+    of_backward = hidden_by_shared(of->backward, share) -
+                  hidden_by_shared(of->plain_backward, share);
+    of_input =
+        hidden_by_shared(of->input, share) - hidden_by_shared(of->plain_input, share);
+    of_repeated =
+        hidden_by_shared(of->again, share) - hidden_by_shared(of->plain_again, share);
+  }
+  double exchanges = of->forward[ETT_ROLE_EXCHANGE];
   double input = shorter(*backward + *split - *weight,
-                         (of->longer_backward - of->longer_weight) / n);
-  *forward = forward_wait(o, *forward, of->longer_forward / n, slower);
-  *backward = shorter(*backward, of->longer_backward / n);
+                         (of->longer_backward - of->longer_weight - of_input) / n);
+  *forward = forward_wait(o, *forward, (of->longer_forward - of_forward) / n, p->slowdown,
+                          exchanges > 0 ? of_forward / exchanges : 0);
+  *backward = shorter(*backward, (of->longer_backward - of_backward) / n);
   *weight = shorter(*weight, of->longer_weight / n);
-  *repeated = shorter(*repeated, of->longer_repeated / n);
+  *repeated = shorter(*repeated, (of->longer_repeated - of_repeated) / n);
   *split = input + *weight - *backward;
+}
+
+/* Adds the seconds of one operation in a layer to those of its role, as for a device that
+ * is not slow. */
+static void add_plain(role_seconds *of, const ett_operation *o, double forward,
+                      double backward) {
+  of->plain_forward[o->role] += forward;
+  of->plain_backward[o->role] += backward;
+  of->plain_input[o->role] += (1 - o->weight_share) * backward;
+  if (o->selective && !o->never_again && o->waits_again)
+    of->plain_again[o->role] += forward;
 }
 
 /* Adds the runs of an operation in one layer of kind k. */
@@ -317,8 +350,9 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double split = pick(o->split, v), weight = pick(o->split_weight, v);
   double repeated = pick(o->repeated, v);
   if (o->host == ETT_HOST_AHEAD && p->slowdown != 1)
-    shorten(o, p->slowdown, of, n, &once, &back, &split, &weight, &repeated);
+    shorten(p, o, of, n, &once, &back, &split, &weight, &repeated);
   double forward = n * once, backward = n * back;
+  add_plain(of, o, n * pick(o->forward, v), n * pick(o->backward, v));
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
   of->longer_weight += (slower - 1) * n * o->weight_share * pick(o->backward, v);
@@ -340,6 +374,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
     of->longer_repeated += o->waits_again ? (slower - 1) * n * pick(o->forward, v) : 0;
     s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
     of->selected[o->role] += forward;
+    of->again[o->role] += o->waits_again ? forward : 0;
   }
   /* A collective has one pass. */
   double ahead = forward > 0 ? o->beside_seconds : 0, behind = o->beside_seconds - ahead;

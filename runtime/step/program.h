@@ -69,9 +69,10 @@ typedef enum ett_host_wait {
 } ett_host_wait;
 
 /* A point of a forward pass at which the device waits for the host: seconds of the wait,
- * and seconds of the operators before it. If these take longer, the wait is shorter. */
+ * and seconds of the operators and of the all-to-alls of experts before it. If operators
+ * take longer, the wait is shorter, but by less if they hide more of the all-to-alls. */
 typedef struct ett_host_point {
-  double seconds, operators;
+  double seconds, operators, exchanges;
 } ett_host_point;
 
 /* Lanes: the links of each tier (comm/placement.h). */
@@ -124,6 +125,8 @@ typedef struct ett_operation {
                       (ETT_RECOMPUTE_UNIFORM) needs the layer's output */
   ett_role role;
   ett_host_wait host;
+  int hides_exchanges; /* its pass lacks the all-to-alls that hide behind shared experts
+                        */
   /* If the host reads from the device within the pass: its waits, of which the longest
    * counts. Owned. Without points, all operators of the pass shorten the wait. */
   ett_host_point *points;

@@ -198,24 +198,32 @@ describe("steps of slow stages", function()
 
   it("wait less behind the numbers of tokens, by what is before each wait", function()
     local large = model_module.new("mixtral", { layers = 4, hidden = 2048, heads = 16, kv_heads = 4, vocab = 32000,
-      experts = 32, top_k = 8, moe_ffn = 768 })
-    local function seconds(stack, factor, name)
+      experts = 32, top_k = 8, moe_ffn = 768, shared_ffn = 4096 })
+    local function seconds(stack, factor, name, overlap, modules)
       local list = {}
       for rank = 1, 8 do list[rank] = factor end
       return estimate.new { model = large, cluster = "dgx_h100", interval = false, plan = { seq = 4096, dp = 8, ep = 8,
-        micro_batches = 8, stack = stack, rank_slowdown = list } }[name]
+        micro_batches = 8, stack = stack, rank_slowdown = list, overlap_all_to_all = overlap,
+        recompute = modules and "selective" or "none", recompute_modules = modules } }[name]
     end
     -- At 1.2 another wait is the longest one. At 8 megatron does not wait, megatron_moe only for its first launch.
     for _, stack in ipairs { "megatron", "megatron_moe", "megatron:grouped=streams:expert_seconds=2e-5" } do
       for _, factor in ipairs { 1.05, 1.2, 2, 8 } do
         local wanted = seconds(("%s:slowdown=%g"):format(stack, factor), 1, "step_seconds")
         assert.near(wanted, seconds(stack, factor, "varied_p50_seconds"), 1e-9 * wanted, stack)
+        -- Slower shared experts hide more of the all-to-alls.
+        for _, modules in ipairs { false, { "moe" } } do
+          local slow = ("%s:slowdown=%g"):format(stack, factor)
+          wanted = seconds(slow, 1, "step_seconds", "shared_experts", modules or nil)
+          assert.near(wanted, seconds(stack, factor, "varied_p50_seconds", "shared_experts", modules or nil),
+            1e-9 * wanted, stack)
+        end
       end
     end
   end)
 
   it("have waits of at least 0 seconds", function()
-    for _, points in ipairs { { -1, 0 }, { 1, -1 } } do
+    for _, points in ipairs { { -1, 0, 0 }, { 1, -1, 0 }, { 1, 1, -1 } } do
       local ok, raised = pcall(step_core.program, { kinds = { { place = "middle", count = 1, uses = { 1 } } },
         operations = { { host = "ahead", points = points } } })
       assert.is_false(ok)

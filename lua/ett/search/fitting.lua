@@ -62,8 +62,8 @@ local function changed(plan, change)
   return q
 end
 
--- The recompute_layers of a uniform method with the least memory, halved from the plan's: few layers store many inputs,
--- and the repeats of one group hold many outputs at once. nil: the plan's own number is best, or another method.
+-- The recompute_layers of a uniform method with the least memory, halved from the plan's; nil: the plan's own, or no
+-- such method. Small groups store many inputs, and large ones hold many layers at once when they are repeated.
 local function least_group(self, layout)
   local p, best, least = self.clean, nil, math.huge
   local size = p.recompute_layers and p.recompute_method == "uniform" and p.recompute_layers or 0

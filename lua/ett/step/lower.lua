@@ -35,7 +35,8 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
   sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
-  waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none" }
+  waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none",
+  hides_exchanges = false }
 
 local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
@@ -656,7 +657,7 @@ local function add_collective(state, items, i, hides, whole, late)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = m.members, degree = item.degree,
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
-    selective = item.again ~= nil, never_again = item.last or false,
+    selective = item.again ~= nil, waits_again = item.again == "moe", never_again = item.last or false,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = overlaps_next_product(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
@@ -847,10 +848,10 @@ end
 local routed_after = 1 / 4
 
 --- The items of a forward pass between two reads of the experts' numbers of tokens, in order. Each is { seconds of the
---- host, seconds of the device, those of operators }; the first has the index `first`. nil without such reads. The next
---- layer is assumed to be alike. Launches outside the graphs of modules are first those of the routed experts. A
---- product of experts has `parts`, one for each expert. `later` are its seconds of the host after the first part.
---- `running` are the items that the device still has when the host has read the numbers.
+--- host, seconds of the device, those of operators, those of all-to-alls }; the first has the index `first`. nil
+--- without such reads. The next layer is assumed to be alike. Launches outside the graphs of modules are first those of
+--- the routed experts. A product of experts has `parts`, one for each expert. `later` are its seconds of the host after
+--- the first part. `running` are the items that the device still has when the host has read the numbers.
 ---@param by_role table seconds of the device in the pass
 local function segment_of_layer(state, uses, order, by_role)
   local first, last, beside = place_of_counts(state, order)
@@ -864,8 +865,9 @@ local function segment_of_layer(state, uses, order, by_role)
     local parts = products_of(o, launch)
     local kernels = o.experts and n * parts * launch.expert or 0.0
     local seconds = o.forward and n * o.forward.seconds or 0.0
+    local exchange = o.role == "exchange" and seconds or 0.0
     own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
-      o.kind == "operator" and seconds or 0.0, parts = parts, later = (1 - 1 / parts) * kernels,
+      o.kind == "operator" and seconds or 0.0, exchange, parts = parts, later = (1 - 1 / parts) * kernels,
       side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
     runs[own[k].side] = runs[own[k].side] + own[k].runs
     if o.experts and o.forward then
@@ -890,22 +892,24 @@ local function segment_of_layer(state, uses, order, by_role)
 end
 
 --- The points of a forward pass at which the device may wait for the host. Each is { seconds of the host until it has
---- launched an item, seconds of the device before this item, those of operators }. The pass waits for the largest
---- difference of the first two. The first point is the end of a layer. In a segment an item starts when the host has
---- launched it, or its first part. Its last part starts when it is launched.
+--- launched an item, seconds of the device before this item, those of operators and of all-to-alls }. The pass waits
+--- for the largest difference of the first two. The first point is the end of a layer. In a segment an item starts when
+--- the host has launched it, or its first part. Its last part starts when it is launched.
 ---@param segment table? of segment_of_layer
 local function points_of(work, segment)
   if not segment then return {} end
-  local points = { { work.host.forward, work.device.forward, work.computing } }
-  local launched, device, computing = 0.0, 0.0, 0.0
-  local function run(item, share) device, computing = device + share * item[2], computing + share * item[3] end
+  local points = { { work.host.forward, work.device.forward, work.computing, work.by_role.forward.exchange or 0.0 } }
+  local launched, device, computing, exchanges = 0.0, 0.0, 0.0, 0.0
+  local function run(item, share)
+    device, computing, exchanges = device + share * item[2], computing + share * item[3], exchanges + share * item[4]
+  end
   for _, item in ipairs(segment.running) do run(item, 1) end
   for k = segment.first, #segment do
     local item, last = segment[k], 1 / segment[k].parts
     launched = launched + item[1]
-    points[#points + 1] = { launched - item.later, device, computing }
+    points[#points + 1] = { launched - item.later, device, computing, exchanges }
     run(item, 1 - last)
-    if last < 1 then points[#points + 1] = { launched, device, computing } end
+    if last < 1 then points[#points + 1] = { launched, device, computing, exchanges } end
     run(item, last)
   end
   return points
@@ -953,12 +957,15 @@ local function add_host_wait(state, uses, repeated, order)
     return { seconds = waits[pass], low_seconds = least[pass], high_seconds = 1.5 * waits[pass],
       provenance = "assumed", detail = "launches of the stack " .. stack.name }
   end
-  local points = {} -- of each wait its seconds, and those of operators that shorten it if they are slower
+  local points = {} -- of each wait its seconds, and those of operators and all-to-alls before it
   for _, point in ipairs(work.points) do
-    if point[1] > point[2] then points[#points + 1], points[#points + 2] = point[1] - point[2], point[3] end
+    if point[1] > point[2] then
+      points[#points + 1], points[#points + 2], points[#points + 3] = point[1] - point[2], point[3], point[4]
+    end
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
     host = stack.blocking and "blocking" or "ahead", points = points,
+    hides_exchanges = state.plan.overlap_all_to_all == "shared_experts",
     forward = answer "forward", backward = answer "backward",
     split = waits.split ~= 0 and answer "split" or nil,
     split_weight = waits.weight > 0 and answer "weight" or nil,

@@ -67,6 +67,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, flops, NUMBER, NULL),
     FIELD(ett_operation, selective, BOOLEAN, NULL),
     FIELD(ett_operation, waits_again, BOOLEAN, NULL),
+    FIELD(ett_operation, hides_exchanges, BOOLEAN, NULL),
     FIELD(ett_operation, loss, BOOLEAN, NULL),
     FIELD(ett_operation, never_again, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
@@ -125,21 +126,22 @@ static void get_lanes(lua_State *L, int index, ett_operation *o) {
   lua_pop(L, 1);
 }
 
-/* Reads the points of a wait for the host: a list of seconds and operators, in turn; nil:
- * none. */
+/* Reads the points of a wait for the host: a list of seconds, operators and exchanges, in
+ * turn; nil: none. */
 static void get_points(lua_State *L, int index, ett_operation *o) {
   size_t count = lua_getfield(L, index, "points") == LUA_TTABLE ? lua_rawlen(L, -1) : 0;
   ett_err err;
-  if (count > 1 && !(o->points = calloc(count / 2, sizeof *o->points))) {
+  if (count > 2 && !(o->points = calloc(count / 3, sizeof *o->points))) {
     ett_err_set(&err, ETT_ERR_MEMORY, "not enough memory for a step program");
     ett_lua_raise(L, &err);
   }
-  o->point_count = count / 2;
+  o->point_count = count / 3;
   for (size_t i = 0; i < o->point_count; i++) {
-    lua_rawgeti(L, -1, (lua_Integer)(2 * i + 1));
-    lua_rawgeti(L, -2, (lua_Integer)(2 * i + 2));
-    o->points[i] = (ett_host_point){lua_tonumber(L, -2), lua_tonumber(L, -1)};
-    lua_pop(L, 2);
+    for (int k = 1; k <= 3; k++)
+      lua_rawgeti(L, -k, (lua_Integer)(3 * i) + k);
+    o->points[i] =
+        (ett_host_point){lua_tonumber(L, -3), lua_tonumber(L, -2), lua_tonumber(L, -1)};
+    lua_pop(L, 3);
   }
   lua_pop(L, 1);
 }
