@@ -90,6 +90,23 @@ describe("the timeline of a step", function()
     end)
   end
 
+  it("repeats the layers of a group before their backward passes", function()
+    local function order(layers)
+      local e = make(dense, { pp = 2, micro_batches = 2, recompute = "full", recompute_layers = layers,
+        recompute_method = "uniform" })
+      local list = {}
+      for _, unit in ipairs(timeline.of(e).stages[1].units) do
+        for _, part in ipairs(unit.kind == "B" and unit.micro_batch == 1 and unit.parts or {}) do
+          if part.name == "linear_up" then list[#list + 1] = part.pass == "forward" and "F" or "B" end
+        end
+      end
+      return table.concat(list)
+    end
+    assert.equal("FBFBFBFBFB", order(1))
+    assert.equal("FFBBFFFBBB", order(3))
+    assert.equal("FFFFFBBBBB", order(8))
+  end)
+
   local shared = model.new("mixtral", { layers = 4, hidden = 2048, heads = 16, vocab = 32000, ffn = 2048, experts = 8,
     top_k = 2, shared_experts = 2 })
   for _, case in ipairs {

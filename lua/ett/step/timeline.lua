@@ -154,6 +154,17 @@ local function beside_exchanges(parts, from, backward)
   end
 end
 
+--- The first and the last layer that are repeated before the backward pass of layer i: itself, or all layers of the
+--- group with one stored input that it closes; none before other layers of a group.
+---@param repeated table? of slices.repeated
+local function repeated_before(repeated, i)
+  local first = i
+  if not repeated then return first, i end
+  if repeated[i + 1] and repeated[i + 1].opens == false then return i + 1, i end
+  while repeated[first].opens == false do first = first - 1 end
+  return first, i
+end
+
 --- The parts of one unit of a slice. kind: F, B, W, or "input": a backward pass of input gradients only.
 ---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
@@ -176,14 +187,18 @@ local function parts_of(e, lowered, layers, kind)
       add_weights(parts, items)
       add_weights(parts, rest)
     else
-      run(false, function()
-        local function repeats(o, index)
-          return lower.repeats(e.plan.recompute, o, layers[i], index, repeated and repeated[i])
-        end
-        local waits = e.plan.recompute == "selective"
-        add_forward(parts, items, repeats, waits)
-        add_forward(parts, rest, repeats, waits)
-      end)
+      local from, to = repeated_before(repeated, i)
+      for k = from, to do
+        run(false, function()
+          local own, others = items_of(layers[k], operations)
+          local function repeats(o, index)
+            return lower.repeats(e.plan.recompute, o, layers[k], index, repeated and repeated[k])
+          end
+          local waits = e.plan.recompute == "selective"
+          add_forward(parts, own, repeats, waits)
+          add_forward(parts, others, repeats, waits)
+        end)
+      end
       run(true, function() add_backward(parts, items, rest, kind == "B") end)
     end
   end
