@@ -272,6 +272,12 @@ describe("a cluster file", function()
       { device = "power = { idle_watts = 1e300, compute_watts = 1, memory_watts = 1, source = 'x' }" },
     ["a.lua: device: power: field 'compute_watts' must be at most 1000000 watts, got 1e+300"] =
       { device = "power = { idle_watts = 1, compute_watts = 1e300, memory_watts = 1, source = 'x' }" },
+    ["a.lua: device: power: field 'idle_watts' must be at least 1 watts, got 0.2"] =
+      { device = "power = { idle_watts = 0.2, compute_watts = 1, memory_watts = 1, source = 'x' }" },
+    ["a.lua: device: power: 'compute_watts' must be 0 or at least 1 W, got 0.7"] =
+      { device = "power = { idle_watts = 9, compute_watts = 0.7, memory_watts = 1, source = 'x' }" },
+    ["a.lua: device: power: 'memory_watts' must be 0 or at least 1 W, got 0.3"] =
+      { device = "power = { idle_watts = 9, compute_watts = 0, memory_watts = 0.3, source = 'x' }" },
     ["a.lua: device: power: 'idle_watts' must be at most the device's limit of 400 W, got 40000"] =
       { device = "power_watts = 400, power = { idle_watts = 40000, compute_watts = 1, memory_watts = 1, "
         .. "source = 'x' }" },
@@ -281,6 +287,8 @@ describe("a cluster file", function()
       { device = "l2_bytes = 50" }, -- megabytes
     ["a.lua: device: field 'power_limit_watts' must be at most 1000000 watts, got 1e+300"] =
       { device = "power_limit_watts = 1e300" },
+    ["a.lua: host: field 'memory_bytes' must be at least 1000000 bytes, got 250"] = -- gigabytes
+      { profile = "host = { bandwidth = 5e10, memory_bytes = 250, source = 'x' }," },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },
     ["a.lua: field 'profile' must have 'folder', 'base' or 'borrow'"] = { profile = "profile = {}," },
     ["a.lua: profile: unknown field 'foldr'; did you mean 'folder'?"] = { profile = "profile = { foldr = 'x' }," },

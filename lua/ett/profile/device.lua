@@ -32,8 +32,8 @@ device_module.fields = {
   multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1e5, 1e17, "bytes"),
   power_watts = within(5, 1e6, "watts"), power_limit_watts = within(5, 1e6, "watts"),
   product_joules = within(1e-15, 1e-6, "joules"),
-  power = { "table", optional = true, fields = { idle_watts = watts, compute_watts = watts, memory_watts = watts,
-    source = "string" } },
+  power = { "table", optional = true, fields = { idle_watts = within(1, 1e6, "watts", true), compute_watts = watts,
+    memory_watts = watts, source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
   host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
@@ -86,6 +86,7 @@ function Device:dtypes()
 end
 
 --- Raises an error if there is no peak, if a measured rate exceeds it, or if an idle device draws more than its limit.
+--- Less than a watt is taken for kilowatts.
 function device_module.check_rates(device, label)
   if not next(device.peak_flops) then error_module.raise("model", "%s: field 'peak_flops' is empty", label) end
   for _, dtype in ipairs(schema.keys(device.measured_flops or {})) do
@@ -93,6 +94,12 @@ function device_module.check_rates(device, label)
     if peak and measured > 1.001 * peak then
       error_module.raise("model", "%s: measured_flops: '%s' must be at most the peak %g, got %g", label, dtype, peak,
         measured)
+    end
+  end
+  for _, name in ipairs { "compute_watts", "memory_watts" } do
+    local watt = (device.power or {})[name] or 0
+    if watt > 0 and watt < 1 then
+      error_module.raise("model", "%s: power: '%s' must be 0 or at least 1 W, got %g", label, name, watt)
     end
   end
   local limit, idle = device.power_limit_watts or device.power_watts, (device.power or {}).idle_watts
