@@ -111,7 +111,9 @@ local function new_case()
       c.plan[name] = pick(from[name])
     end
   end
-  if chance(3) and c.setting ~= "stack" then c.plan.stack = pick { "fsdp_eager", "transformers", "torchtitan" } end
+  if chance(3) and c.setting ~= "stack" then
+    c.plan.stack = pick { "fsdp_eager", "transformers", "torchtitan", "megatron" }
+  end
   local all = all_values(c.model, c.devices, c.vary.global_batch or { c.plan.global_batch })
   local product = #oracle.divisors(c.devices)
   local order = {}

@@ -164,8 +164,8 @@ describe("a search", function()
   end)
 
   it("gathers weights during computing at DeepSpeed's stage 3 only, and pipelines as DeepSpeed does", function()
-    local function tried(plan, stack)
-      local given, seen = { plan = plan, keep = 10000, exhaustive = true }, {}
+    local function tried(plan, stack, where)
+      local given, seen = { plan = plan, keep = 10000, exhaustive = true, where = where }, {}
       plan.seq, plan.global_batch, plan.tp, plan.cp, plan.recompute, plan.stack = 1024, 16, 1, 1, "none", stack
       for _, row in ipairs(small(given).rows) do
         if row.dp > 1 then
@@ -180,6 +180,12 @@ describe("a search", function()
     assert.equal("1f1b 0, 1f1b 1", tried({ pp = 2 }, "megatron_deepspeed"))
     assert.equal("1f1b 2", tried({ pp = 2, zero = 2 }, "megatron_deepspeed"))
     assert.matches("gpipe 1 ahead sends", tried({ pp = 2 }, "megatron"))
+    -- Megatron-LM gathers ahead only if it also overlaps reductions.
+    assert.equal("0, 1", tried({ pp = 1, overlap_gradients = false }, "megatron"))
+    assert.equal("1 ahead", tried({ pp = 1 }, "megatron", "overlap_parameters and overlap_gradients"))
+    assert.equal("", tried({ pp = 1 }, "megatron", "overlap_parameters and not overlap_gradients"))
+    local alone = { pp = 1, zero = 1, overlap_parameters = true, overlap_gradients = false }
+    assert.equal("1 ahead", tried(alone, "megatron"))
   end)
 
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()

@@ -8,6 +8,7 @@ local ett = require "ett"
 local clusters = require "ett.profile.cluster"
 local goodput = require "ett.step.goodput"
 local random_plans = require "random_plans"
+local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
 
 local oracle = {}
@@ -34,6 +35,12 @@ local function is_first(r, lists)
   end
   if not sharded and not (first "zero" and first "overlap_gradients") then return false end
   if not (sharded and r.zero == 3) and not first "reshard" then return false end
+  -- Gathers without reductions, unless the search is given no others.
+  if sharded and (r.zero == 1 or r.zero == 2) and r.overlap_parameters and not r.overlap_gradients
+    and stacks.get(r.stack).gathers_need_reductions
+    and (#lists.overlap_parameters > 1 or lists.overlap_gradients[1] or lists.overlap_gradients[2]) then
+    return false
+  end
   if not (sharded and r.zero > 0) and not first "overlap_parameters" then return false end
   if (r.pp == 1 or r.serial_sends) and not first "overlap_sends" then return false end
   local function placed(order)

@@ -47,6 +47,7 @@ stack_module.fields = {
   copies_sequence = flag,
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
   overlapped_gathers = { "string", default = "1 2 3", one_of = { "1 2 3", "3" } },
+  gathers_need_reductions = flag,
   pipeline_zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "0 1 2 3" } },
   pipeline_schedule = "string?",
   sharding_stack = "string?",

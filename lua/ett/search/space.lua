@@ -171,36 +171,64 @@ end
 function space.axes_of(setting, pp) return pp > 1 and setting.staged_axes or setting.axes end
 
 -- The values of a list for which a condition holds; all, if it holds for none: then a rule refuses them.
-local function kept(list, holds)
+local function kept(list, is_held)
   local left = {}
-  for _, value in ipairs(list) do if holds(value) then left[#left + 1] = value end end
+  for _, value in ipairs(list) do if is_held(value) then left[#left + 1] = value end end
   return left[1] ~= nil and left or list
 end
 
 local function is_off(value) return not value end
 
---- The values of overlap_parameters at a ZeRO stage of at least 1.
-function space.gathers(axes, zero)
-  return axes.late and zero < 3 and kept(axes.overlap_parameters, is_off) or axes.overlap_parameters
+local function is_on(value) return value end
+
+--- Axes that together hold the plans that a stack's software has, if replicas share weights. If there are several, ZeRO
+--- 3 has the last. late: it gathers weights during computing at stage 3 only. paired: at stages 1 and 2 it does so only
+--- beside overlap_gradients.
+---@param apart boolean? ZeRO 3 is apart from other stages in any case
+function space.parted(axes, apart)
+  if not (axes.late or axes.paired or apart) then return { axes } end
+  local list = {}
+  local function add(least, most, own)
+    local zeros = {}
+    for _, zero in ipairs(axes.zero) do if zero >= least and zero <= most then zeros[#zeros + 1] = zero end end
+    if zeros[1] then list[#list + 1] = merged(axes, own, { zero = zeros }) end
+  end
+  local first = kept(axes.overlap_parameters, is_off)
+  if not axes.paired then
+    add(0, 2, { overlap_parameters = axes.late and first or nil })
+  elseif first[1] then -- gathers in any case
+    add(0, 0)
+    add(1, 2, { overlap_gradients = kept(axes.overlap_gradients, is_on) })
+  else
+    add(0, 2, { overlap_parameters = first })
+    local with = kept(axes.overlap_gradients, is_on)
+    if #axes.overlap_parameters > 1 and with[1] then
+      add(1, 2, { overlap_parameters = { true }, overlap_gradients = with })
+    end
+  end
+  add(3, 3)
+  return list
 end
 
 --- Plans with weights shared by replicas, per recomputation.
 local function count_sharded(axes)
   local sum = 0
-  for _, zero in ipairs(axes.zero) do
-    sum = sum + (zero == 0 and 1 or #space.gathers(axes, zero)) * (zero == 3 and #axes.reshard or 1)
+  for _, own in ipairs(space.parted(axes)) do
+    for _, zero in ipairs(own.zero) do
+      sum = sum + (zero == 0 and 1 or #own.overlap_parameters) * (zero == 3 and #own.reshard or 1)
+        * #own.overlap_gradients
+    end
   end
-  return sum * #axes.overlap_gradients
+  return sum
 end
 
---- The values of the walked fields that a stack's software has, with one or several pipeline stages. late: weights are
---- gathered during computing at stage 3 only.
+--- The values of the walked fields that a stack's software has, with one or several pipeline stages (space.parted).
 local function axes_under(self, stack, staged)
-  local key = ("%s %s %s"):format(stack.overlapped_gathers, staged and stack.overlaps_pipelines,
-    staged and stack.pipeline_zero_stages)
+  local key = ("%s %s %s %s"):format(stack.overlapped_gathers, stack.gathers_need_reductions,
+    staged and stack.overlaps_pipelines, staged and stack.pipeline_zero_stages)
   local known = self.variants[key]
   if known then return known end
-  local axes = merged(self.axes, { late = stack.overlapped_gathers == "3" })
+  local axes = merged(self.axes, { late = stack.overlapped_gathers == "3", paired = stack.gathers_need_reductions })
   if staged then
     axes.zero = kept(axes.zero, function(zero) return stack.pipeline_zero_stages:find(zero, 1, true) end)
     for _, name in ipairs(stack.overlaps_pipelines and {} or { "overlap_gradients", "overlap_sends" }) do

@@ -8,7 +8,6 @@ local fields = require "ett.plan.fields"
 local floor_module = require "ett.search.floor"
 local json = require "ett.json"
 local lower = require "ett.step.lower"
-local merged = require "ett.base.merged"
 local objective = require "ett.search.objective"
 local sample = require "ett.sample"
 local schedules = require "ett.plan.schedules"
@@ -30,23 +29,20 @@ local interleave_group = fields.list[fields.position.interleave_group].c[2]
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
 
--- The fields below a chunk: their values, and the same values for C. gathers: true for ZeRO 3 alone, false for the
--- other stages, nil for all. Nil if no stage is left.
-local function stages_of(axes, gathers)
-  local zeros = {}
-  for _, zero in ipairs(axes.zero) do
-    if gathers == nil or gathers == (zero == 3) then zeros[#zeros + 1] = zero end
+-- The fields below a chunk: their values, and the same values for C. gathers: whether they are those of ZeRO 3 alone.
+local function stages_of(list)
+  local stages = {}
+  for i, values in ipairs(list) do
+    stages[i] = { values = values, core = search_core.axes(values),
+      gathers = #values.zero == 1 and values.zero[1] == 3 }
   end
-  local values = merged(axes, { zero = zeros,
-    overlap_parameters = gathers == false and space_module.gathers(axes, 0) or nil })
-  return zeros[1] and { values = values, core = search_core.axes(values), gathers = gathers or false } or nil
+  return stages
 end
 
--- Those of all stages, and of ZeRO 3 apart from the other stages.
+-- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 3 apart.
 local function ways_of(axes)
-  local apart = { stages_of(axes, false) }
-  apart[#apart + 1] = stages_of(axes, true)
-  return { together = { stages_of(axes) }, apart = apart, late = axes.late }
+  return { whole = stages_of { axes }, together = stages_of(space_module.parted(axes)),
+    apart = stages_of(space_module.parted(axes, true)) }
 end
 
 ---@param space table from ett.search.space
@@ -248,8 +244,8 @@ local function survey_part(self, common, queue)
   local ways = self.ways[space_module.axes_of(part.setting, part.pp)]
   for _, chunk in ipairs(part.chunks) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    local apart = (common.programs[true] or ways.late) and has_gathers(p, chunk)
-    for _, stages in ipairs(apart and ways.apart or ways.together) do
+    local list = not has_gathers(p, chunk) and ways.whole or common.programs[true] and ways.apart or ways.together
+    for _, stages in ipairs(list) do
       local lowered = common.programs[stages.gathers] or common.programs[false]
       local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
