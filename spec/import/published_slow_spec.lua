@@ -285,13 +285,52 @@ describe("published measured steps", function()
   end)
 
   it("of NeMo Automodel's benchmarks have states of 16 bits, deferred gradients, and fit", function()
-    for name, recompute in pairs { Qwen3_MoE_30B_8 = "full", GPT_OSS_20B_8 = "none" } do
+    for name, recompute in pairs { Qwen3_MoE_30B_8 = "full", GPT_OSS_20B_8 = "none", GPT_OSS_120B_64 = "none" } do
       local id = "automodel_pretrain_" .. name
       local e = published.estimate(by_id[id])
       assert.same({ 4, recompute, true }, { e.plan.optimizer_bytes, e.plan.recompute, e.fits }, id)
       local s = e.stages[1]
       assert.near(2 * s.parameters, s.gradient_bytes, 1) -- whole
     end
+  end)
+
+  it("of Megatron-Bridge and MaxText have the plans and models of their recipes, and fit", function()
+    local bridge = "mbridge_%s_pretrain_GPT_OSS_120B_%s_BF16_64gpu_%d"
+    for _, case in ipairs { { "25.11", "H100", 262, "selective", 32 }, { "26.02.01", "B200", 184, "selective", 5 },
+      { "25.11", "GB300", 239, "none", 10 } } do
+      local id = bridge:format(table.unpack(case, 1, 3))
+      local e = published.estimate(by_id[id])
+      assert.same({ case[4], case[5], true }, { e.plan.recompute, e.plan.micro_batches, e.fits }, id)
+    end
+    for _, name in ipairs { "NVFP4_64gpu_164", "MXFP8_64gpu_166" } do
+      local e = published.estimate(by_id["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_" .. name])
+      assert.same({ 4, 5, 16, "interleaved", true }, { e.plan.pp, e.plan.vp, e.plan.dp, e.plan.schedule, e.fits })
+    end
+    local e = published.estimate(by_id["maxtext_v4_52B_1x192"])
+    assert.near(52.3e9, e.model.parameters, 0.1e9)
+    assert.is_true(e.fits)
+  end)
+
+  it("of Megatron-LM split the sequence if tensor-parallel communication overlaps", function()
+    local function of(row)
+      local p = published.plan({ framework = "megatron-lm", device = "H100", gpus = 8, tp = row.tp or 8, dp = 1,
+        overlap_tp = row.overlap_tp, sequence_parallel = row.sequence_parallel }, "bf16")
+      return { p.sequence_parallel, p.overlap_tensor or false }
+    end
+    assert.same({ true, true }, of { overlap_tp = true })
+    assert.same({ false, false }, of {})
+    assert.same({ true, false }, of { sequence_parallel = true })
+    assert.same({ false, false }, of { overlap_tp = true, tp = 1 })
+  end)
+
+  it("of NeMo 1 have the states of Apex's optimizer", function()
+    local function of(version, category, model)
+      return published.plan({ framework = "nemo", framework_version = version, category = category, model = model,
+        device = "H100", gpus = 8, tp = 8, dp = 1 }, "bf16").optimizer_bytes
+    end
+    assert.same({ 10, 10, 4, 4 }, { of("24.07", "pretrain", "LLAMA2-7B"), of("launcher 23.x", "pretrain", "GPT3"),
+      of("24.07", "sft", "LLAMA2-7B"), of("24.07", "pretrain", "Nemotron-340B") })
+    assert.is_nil(of("24.12", "sft", "LLAMA3-8B"))
   end)
 
   it("name the fields that are unknown", function()
@@ -301,9 +340,12 @@ describe("published measured steps", function()
 
   it("compare memory by what was read, with each group's worst row, and name plans that do not fit", function()
     local bench = require("ett.base.find").load_file(require("ett.host").root .. "/spec/bench/published.lua")
+    local function larger(id, micro_batch)
+      return setmetatable({ id = "larger " .. id, micro_batch = micro_batch }, { __index = by_id[id] })
+    end
     local results = bench.results { by_id["titan_8b_8_eager_bf16"], by_id["korth22_mem_22B_none"],
-      by_id["nanotron_1.34B_8n"], by_id["nanotron_1.34B_1n"], by_id["maxtext_v4_52B_1x192"],
-      by_id["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164"] }
+      by_id["nanotron_1.34B_8n"], by_id["nanotron_1.34B_1n"], larger("maxtext_v4_52B_1x192", 14),
+      larger("automodel_pretrain_GPT_OSS_120B_64", 4) }
     local names = {}
     for i, g in ipairs(results.memory) do names[i] = g.name end
     assert.same({ "figure, Korthikanti et al. 2022, megatron-lm", "peak, huggingface/nanotron, nanotron",
@@ -319,8 +361,8 @@ describe("published measured steps", function()
     assert.near(sum / 2, g.bias_percent, 1e-9)
     assert.near(size / 2, g.mape_percent, 1e-9)
     assert.same({ worst.id, worst.off }, { g.worst_row, g.worst_percent })
-    assert.same({ "maxtext_v4_52B_1x192" }, results.unfit.stated.ids)
-    assert.same({ "mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164" }, results.unfit["not stated"].ids)
+    assert.same({ "larger maxtext_v4_52B_1x192" }, results.unfit.stated.ids)
+    assert.same({ "larger automodel_pretrain_GPT_OSS_120B_64" }, results.unfit["not stated"].ids)
     assert.same({ 4, 1 }, { results.unfit.stated.rows, results.unfit["not stated"].rows })
   end)
 

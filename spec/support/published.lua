@@ -20,6 +20,25 @@ local compiled = { gpus = 464, nodes = 58, dp = 464, shard_ranks = 464, global_b
   network_gb_per_gpu = 50 }
 local corrected = { fms_13b_H100 = compiled, fms_34b_H100 = compiled }
 
+-- Plans that a table of Megatron-Bridge prints wrongly, from its recipes (scripts/performance/configs). For gpt-oss on
+-- H100, release 25.11 prints the micro-batch and the accumulation steps of B200, which contradict the global batch; the
+-- recipe has micro-batches of one sequence. For Llama 3 70B on GB300, release 26.02.01 prints whole stages without
+-- shards: all weights and gradients would take 282 of 288 GB. The recipe, and the tables of 26.02 and 26.04, have four
+-- stages in five chunks.
+corrected["mbridge_25.11_pretrain_GPT_OSS_120B_H100_BF16_64gpu_262"] = { micro_batch = 1, micro_batches = 32 }
+local in_chunks = { dp = 16, shard_ranks = 16, pp = 4, vp = 5, schedule = "interleaved", split_rule = "uniform",
+  overlap_p2p = true, micro_batch = 1, micro_batches = 16, recompute = "none" }
+corrected["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164"] = in_chunks
+corrected["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_MXFP8_64gpu_166"] = in_chunks
+
+-- MaxText's 52B on TPU v4 has 52 billion parameters with the defaults of base.yml of its time: head_dim 256, and a MLP
+-- that is not gated. The rows have later defaults, 65 billion. The steps follow from 154 and 162 TFLOP/s
+-- (MaxText/configs/v4/README.md) by MaxText's formula, 6 FLOPs a parameter and token and half of attention's square.
+for slices, seconds in ipairs { 29.5, 28.1 } do
+  corrected[("maxtext_v4_52B_%dx192"):format(slices)] = { head_dim = 256, gated_mlp = false, step_seconds = seconds,
+    norm = "rms_norm", position = "rope", bias = false, tied_embeddings = false }
+end
+
 --- Every row; or nil and the reason.
 function published.rows()
   local path, why = published.path "published/steps_v2.json"
@@ -285,6 +304,12 @@ local function recompute_of(row, unknown)
   -- The launcher's 5B of spring 2023 recomputes the core of attention (activations_checkpoint_granularity of
   -- gpt3/5b.yaml). The row has the later configuration, without, which needs 134 GB or more of 85.
   if row.framework == "nemo" and (row.framework_version or ""):find "^launcher" then return "selective" end
+  -- Megatron-Bridge's recipes of gpt-oss 120B, in all versions (gpt_oss_workload_base_configs.py); those of GB300 and
+  -- B300 recompute nothing.
+  if row.framework == "megatron-bridge" and row.model == "GPT OSS 120B" and row.recompute == "unknown"
+    and not row.device:find "300" then
+    return "selective", { "layernorm", "moe_act" }
+  end
   -- Automodel's configuration of Qwen3-30B for its benchmark: activation_checkpointing: true. Half needs 125 GB of 85.
   if row.framework == "nemo-automodel" and row.model == "Qwen3 MoE 30B" and row.category == "pretrain" then
     return "full"
@@ -496,6 +521,7 @@ end
 local function splits_sequence(row)
   if row.sequence_parallel ~= nil then return row.sequence_parallel end
   if row.framework == "nanotron" then return true end -- tp_mode of examples/config_tiny_llama.yaml: REDUCE_SCATTER
+  if row.overlap_tp then return true end -- arguments.py: tp_comm_overlap needs sequence_parallel
   return row.arch == "moe" and (row.framework or ""):find "^megatron" ~= nil
 end
 
@@ -516,6 +542,13 @@ local function state_bytes(row)
   if (row.id or ""):find "v6e_Llama3_1_70B_MaxText_v6e_32$" then return 6 end
   -- Automodel casts the whole model to 16 bits (models/gpt_oss/model.py, initialize_weights); torch.optim.Adam follows.
   if row.framework == "nemo-automodel" and row.category == "pretrain" then return 4 end
+  -- NeMo 1 shards states by Apex's distributed_fused_adam, which stores the lower halves of fp32 weights
+  -- (megatron_base_model.py, setup_optimization). The launcher's peft/llama/sft.yaml and nemotron_340b.yaml have states
+  -- in bf16 and no master weights (optim.dtype).
+  local version = row.framework == "nemo" and row.framework_version or ""
+  if version == "24.07" or version:find "^launcher" then
+    return (row.category ~= "pretrain" or row.model:find "340B") and 4 or 10
+  end
   if row.framework ~= "torchtune" then return nil end
   return (row.notes or ""):find "8%-bit" and 2 or 4
 end
@@ -570,8 +603,8 @@ function published.plan(row, dtype)
     overlap_parameters = overlaps(row, "overlap_param_gather"),
     overlap_all_to_all = ep > 1 and exchange_overlap(row) or nil,
     deduplicate_tokens = row.deduplicate_tokens or nil,
-    overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
-      or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
+    overlap_tensor = row.overlap_tp == true and splits_sequence(row) and tp > 1 or row.overlap_tp == nil
+      and row.sequence_parallel == true and nemo and row.precision ~= "nvfp4" or nil,
     fused_accumulation = fuses_accumulation(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     capacity_factor = capacity_of(row), pad_to_capacity = capacity_of(row) and true or nil,
@@ -639,10 +672,12 @@ function of_framework.torchtitan(row, stack)
 end
 
 of_framework["nemo-automodel"] = function(row, stack)
-  stack.rope, stack.gated_mlp = 1.0, 1.0 -- its rows state Transformer Engine's kernels
+  -- Its rows state Transformer Engine's kernels.
+  stack.rope, stack.gated_mlp = 1.0, 1.0
   stack.defers_gradients = true -- unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964)
-  -- Its benchmarks compute the loss in 16 bits (examples/benchmark/configs: fp32_upcast: false).
-  if row.category == "pretrain" then stack.cross_entropy = "compiled" end
+  -- Its benchmarks have Transformer Engine's norms, and compute the loss in 16 bits (examples/benchmark/configs:
+  -- rms_norm: te; fp32_upcast: false).
+  if row.category == "pretrain" then stack.norm, stack.cross_entropy = "fused", "compiled" end
 end
 
 function of_framework.nanotron(_, stack)
