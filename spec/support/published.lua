@@ -304,8 +304,8 @@ local function recompute_of(row, unknown)
   -- The launcher's 5B of spring 2023 recomputes the core of attention (activations_checkpoint_granularity of
   -- gpt3/5b.yaml). The row has the later configuration, without, which needs 134 GB or more of 85.
   if row.framework == "nemo" and (row.framework_version or ""):find "^launcher" then return "selective" end
-  -- Megatron-Bridge's recipes of gpt-oss 120B, in all versions (gpt_oss_workload_base_configs.py); those of GB300 and
-  -- B300 recompute nothing.
+  -- Megatron-Bridge's recipes of gpt-oss 120B, since the first with plans by device (gpt_oss/workload_base_configs.py);
+  -- those of GB300 and B300 recompute nothing.
   if row.framework == "megatron-bridge" and row.model == "GPT OSS 120B" and row.recompute == "unknown"
     and not row.device:find "300" then
     return "selective", { "layernorm", "moe_act" }
