@@ -210,7 +210,7 @@ ett: what-if: cannot read 'faster'; forms: 'attention*0.5', 'link.intra*2', 'hos
 ?2
 
 $ ett trace $SPEC/trace_run --what-if 'nothing_like_it*2'
-ett: what-if: 'nothing_like_it*2' changes nothing in this trace
+ett: what-if: 'nothing_like_it*2' changes nothing in this trace; names that it knows: 'gemm', 'all_reduce'
 ?1
 
 $ ett samples from-trace

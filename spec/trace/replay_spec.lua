@@ -167,6 +167,8 @@ describe("a replay", function()
     end
     local span = span_of(recordings)
     assert.near(span - 4 * 1000000, replayed(recordings, { "rank 1 not late" }), 20000)
+    local both = replayed(recordings, { "rank 1 not late", "host*0.5" })
+    assert.near(both, replayed(recordings, { "host*0.5", "rank 1 not late" }), 20000) -- the lateness of the changed run
     assert.has_error(function() replayed(recordings, { "rank 0 not late" }) end)
     with_view(recordings, function(view)
       local g = replay.graph(view)
@@ -315,7 +317,8 @@ describe("a replay", function()
   it("refuses missing and unreadable files", function()
     local before = model({ compute = 10 }):recordings()
     for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",
-      ["nothing_like_it*2"] = "changes nothing", ["dp=8->64"] = "needs a cluster",
+      ["nothing_like_it*2"] = "changes nothing in this trace; names that it knows: .*'gemm'",
+      ["rank 7 not late"] = "changes nothing in this trace; its ranks are 0$", ["dp=8->64"] = "needs a cluster",
       ["dp=8->46116860184273879048601842738790427387904"] = "must be 1 to 16777216" } do
       assert.matches(words, raised(replayed, before, { text }), text)
     end

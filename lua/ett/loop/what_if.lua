@@ -47,10 +47,13 @@ function what_if.run(view, texts, cluster)
   local plain = replay.run(g)
   local result = { recorded_seconds = view:s(recorded), replayed_seconds = view:s(plain.span_ticks), events = #g.time,
     left_out = plain.left_out, changes = {}, critical_path = longest_parts(g, plain) }
+  local delay = g.delay
   local function add_change(name, list)
-    local changed, mine = 0, replay.graph(view)
-    for _, text in ipairs(list) do changed = changed + replay.change(mine, view, text, options) end
-    local ticks = replay.run(mine).span_ticks
+    local changed = 0
+    options.combined = #list > 1 -- the changes before may leave nothing to change
+    g.delay = table.move(delay, 1, #delay, 1, {}) -- all that a change modifies
+    for _, text in ipairs(list) do changed = changed + replay.change(g, view, text, options) end
+    local ticks = replay.run(g).span_ticks
     table.insert(result.changes, { change = name, seconds = view:s(ticks), ratio = ticks / recorded,
       changed = changed })
   end

@@ -21,7 +21,7 @@ replay.args = { table.unpack(waits.args) }
 table.move(operators.args, 1, #operators.args, #replay.args + 1, replay.args)
 table.move(collective.args, 1, #collective.args, #replay.args + 1, replay.args)
 
---- The dependency graph of a view (ett.trace.replay.graph). Changes modify it, so each call builds a new one.
+--- The dependency graph of a view (ett.trace.replay.graph). Changes modify its delays, so each call builds a new one.
 replay.graph = graph.build
 
 --- The successors of event n are list[begin[n]] to list[begin[n + 1] - 1]. many[n]: its number of predecessors.
@@ -269,10 +269,11 @@ local function own_time(g, run, n, since, lane)
 end
 
 --- How much longer a rank took before a matched collective, since the one before it, than the median of the others.
-local function excess_of(row, each, last)
+---@param time integer[] of all events
+local function excess_of(row, each, last, time)
   local others, own = {}, nil
   for r, other in ipairs(each.rows) do
-    local gap = other.ts - last.rows[r].stop
+    local gap = time[other.start] - time[last.rows[r].finish]
     if other == row then own = gap else others[#others + 1] = gap end
   end
   return #others > 0 and own and own - stats.median(others) or 0
@@ -286,9 +287,9 @@ local function not_late(g, key)
   for _, row in ipairs(lane and g.rows[key] or {}) do
     local each = row.collective
     local last = each and before[each.group]
-    local excess = last and excess_of(row, each, last) or 0
+    local excess = last and excess_of(row, each, last, run.time) or 0
     if excess > 0 then
-      local ticks, sum = own_time(g, run, row.start, last.row.stop, lane)
+      local ticks, sum = own_time(g, run, row.start, run.time[last.row.finish], lane)
       for n, own in pairs(ticks) do cut[n] = math.max(cut[n] or 0, own * math.min(1, excess / sum)) end
       changed = changed + (sum > 0 and 1 or 0)
     end
@@ -317,12 +318,62 @@ local function resize(g, dimension, from, to, options)
   end)
 end
 
+--- Names that a change of kernels may have, the longest times first: families, operators, passes, kinds of
+--- collectives; of rows without any of them the kernels' names.
+local function names_in(g, view)
+  local ticks, list = {}, {}
+  for _, lane in ipairs(g.lanes) do
+    local words = words_of(view, lane)
+    for _, row in ipairs(g.rows[lane.key]) do
+      local each = communication(lane)[row.row] and collective_at(lane, row)
+      local named = false
+      for _, name in pairs(each and { each.kind } or words[row.row] or {}) do
+        if name then ticks[name], named = (ticks[name] or 0) + row.stop - row.ts, true end
+      end
+      local kernel = g.name[row.start]
+      if not named then ticks[kernel] = (ticks[kernel] or 0) + row.stop - row.ts end
+    end
+  end
+  for name, sum in pairs(ticks) do list[#list + 1] = { name = #name > 60 and name:sub(1, 60) or name, ticks = sum } end
+  table.sort(list, by("-ticks", "name"))
+  for i, each in ipairs(list) do list[i] = i <= 8 and ("'%s'"):format(each.name) or nil end
+  return table.concat(list, ", ")
+end
+
+--- Dimensions of the parallel layout whose collectives the trace has: "tp=8, dp=4".
+local function dimensions_in(g)
+  local found, list = {}, {}
+  for _, lane in ipairs(g.lanes) do
+    for _, case in ipairs(lane:dimensions().cases) do
+      local text = case.dimension and ("%s=%s"):format(case.dimension, case.each.group_size)
+      if text and not found[text] then found[text], list[#list + 1] = true, text end
+    end
+  end
+  table.sort(list)
+  return #list > 0 and table.concat(list, ", ") or "none"
+end
+
+--- Why a change applies to nothing.
+---@param rank string? of the change
+local function why_nothing(g, view, rank, dimension, name)
+  if rank then
+    local list, known = {}, false
+    for i, lane in ipairs(g.lanes) do list[i], known = lane.key, known or lane.key == rank end
+    if known then return "no rank is waiting for it longer than for the others" end
+    return ("its ranks are %s%s"):format(table.concat(list, ", ", 1, math.min(16, #list)), #list > 16 and ", …" or "")
+  elseif dimension then
+    return "the dimensions of its collectives: " .. dimensions_in(g)
+  elseif name:find("^link") then
+    return "it has no such communication"
+  end
+  return "names that it knows: " .. names_in(g, view)
+end
+
 --- Applies a change. Forms: "attention*0.5" (a family, operator, host operator, collective or part of a kernel's name),
 --- "link*2", "link.intra*2", "link.inter*2" (bandwidth), "host*0.5", "rank 0 not late", "rank 0 host*0.5", "dp=8->64".
----@param options table { gpus_per_node, ratio(collective, from, to) }
+---@param options table { gpus_per_node, ratio(collective, from, to), combined (it may apply to nothing) }
 ---@return integer changed rows or calls
 function replay.change(g, view, text, options)
-  g.order = nil
   local changed
   local late = text:match("^%s*rank%s+(%S+)%s+not%s+late%s*$")
   local rank, slower = text:match("^%s*rank%s+(%S+)%s+host%s*%*%s*([%d%.eE+-]+)%s*$")
@@ -352,7 +403,10 @@ function replay.change(g, view, text, options)
     error_module.raise("usage", "what-if: cannot read '%s'; forms: 'attention*0.5', 'link.intra*2', 'host*0.5', "
       .. "'rank 0 not late', 'dp=8->64'", text)
   end
-  if changed == 0 then error_module.raise("missing", "what-if: '%s' changes nothing in this trace", text) end
+  if changed == 0 and not options.combined then
+    error_module.raise("missing", "what-if: '%s' changes nothing in this trace; %s", text,
+      why_nothing(g, view, late or rank, dimension, name))
+  end
   return changed
 end
 
