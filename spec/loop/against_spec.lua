@@ -153,6 +153,10 @@ describe("ett.loop.against", function()
       assert.matches("\nstack plain, [^\n]*: %d+ of " .. result.compared .. " operators within 10 %%, mean error ",
         text)
       for _, note in ipairs(result.notes) do assert.is_truthy(text:find("\nnote: " .. note, 1, true)) end
+      local search = text:match "training step: ett ([^\n]+)$"
+      assert.matches("^search %-%-model gpt %-%-cluster dgx_h100 %-%-devices 2 %-%-global%-batch 4 %-%-seq 1024 "
+        .. "dtype=bf16 stack=plain .* hidden=2048 ", search)
+      assert.matches("^gpt: [^\n]*layouts", (require("command").ett(".", search)))
     end)
   end)
 
@@ -337,7 +341,8 @@ describe("ett.loop.against", function()
       local sizes = { layers = 4, hidden = 2048, heads = 16, vocab = 32768 }
       assert.same({}, subject_of(view, "gpt2", sizes).notes)
       assert.same({}, subject_of(view, path).notes)
-      assert.equal(3, subject_of(view, path, { layers = 3 }).model.hyper.layers)
+      local changed = subject_of(view, path, { layers = 3 })
+      assert.same({ 3, "given" }, { changed.model.hyper.layers, changed.used.layers })
       assert.has_error(function() subject_of(view, "gpt22") end)
     end)
     os.remove(path)

@@ -1,6 +1,8 @@
 --- Comparisons and inferred plans as lines of text.
 local by = require "ett.base.by"
+local plan_module = require "ett.plan"
 local schema = require "ett.base.schema"
+local shell = require "ett.base.shell"
 local text = require "ett.trace.text"
 
 local report = {}
@@ -102,6 +104,23 @@ local function fields_used(subject)
   return table.concat(words, " ")
 end
 
+--- The command that searches the layouts of the compared model on as many devices.
+local function search_line(result, subject)
+  local plan, hyper = subject.plan, subject.model.hyper
+  local words = { "ett search --model " .. shell.quote(subject.model_name), "--cluster "
+    .. shell.quote(subject.cluster.name), "--devices " .. plan_module.devices(plan), "--global-batch "
+    .. plan.global_batch, "--seq " .. plan.seq, "dtype=" .. plan.dtype, result.stack and "stack=" .. result.stack }
+  local own = { vocab_multiple = true }
+  for name in pairs(subject.used) do own[name] = true end
+  for _, name in ipairs(schema.keys(own)) do
+    local value = hyper[name]
+    if value ~= nil and plan[name] == nil and type(value) ~= "table" then
+      words[#words + 1] = shell.quote(name .. "=" .. tostring(value))
+    end
+  end
+  return "find a better layout of a training step: " .. table.concat(words, " ")
+end
+
 --- Lines of a comparison.
 ---@param result table of ett.loop.against
 ---@param subject table of ett.loop.subject
@@ -129,6 +148,7 @@ function report.against(result, subject)
   if result.split then section(split_lines(result.split)) end
   if result.stack then section(stack_lines(result)) end
   for _, note in ipairs(result.notes) do lines[#lines + 1] = "note: " .. note end
+  section { search_line(result, subject) }
   return lines
 end
 

@@ -105,14 +105,15 @@ end
 --- The model, plan and cluster.
 ---@param view table of ett.trace.view
 ---@param given table { model, hyper, plan, cluster, profile, samples (a folder) } from the user
----@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or the certainty },
----  notes (given fields that the trace contradicts) }
+---@return table { model, model_name, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or the
+---  certainty }, notes (given fields that the trace contradicts) }
 function subject.of(view, given)
   local found, notes = layout.read(view), {}
   local name = given.model or architecture_of(found)
   local model, used_hyper = whole_model(name, given.hyper), {}
   if model then
     note_other_sizes(model, found, notes)
+    for field in pairs(given.hyper or {}) do used_hyper[field] = "given" end
   else
     model, used_hyper = inferred_model(name, given.hyper or {}, found, notes)
   end
@@ -131,8 +132,8 @@ function subject.of(view, given)
   end
   cluster = clusters.get(cluster)
   if given.samples then cluster = subject.with_samples(cluster, given.samples) end
-  return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
-    read = found, used = merged(used_hyper, used_plan), notes = notes }
+  return { model = model, model_name = name, plan = plan_module.new(plan, model, cluster), cluster = cluster,
+    profile = given.profile, read = found, used = merged(used_hyper, used_plan), notes = notes }
 end
 
 return subject
