@@ -444,6 +444,11 @@ describe("exposed_causes", function()
       assert.near(0.002, result.waiting_ms, 1e-9)
       assert.equal("0 % of the exposed communication is waiting for late ranks, 100 % transfer", result.headline)
     end)
+    for _, recording in ipairs(recordings) do recording.events[1].args["Group size"] = 4 end
+    maker.with(recordings, function(folder)
+      assert.matches("transfer; 2 of 4 ranks of a group are not in the trace: waiting for them counts as transfer$",
+        maker.metric(folder, "exposed_causes").headline)
+    end)
   end)
 
   it("shares the time of concurrent collectives, and tells groups with equal messages apart", function()

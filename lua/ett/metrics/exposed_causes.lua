@@ -8,9 +8,10 @@ return {
   name = "exposed_causes",
   summary = "exposed communication, attributed to transfers and to late ranks",
   definition = [[Exposed communication |C| - |C n K| of every device. If a collective is matched over its ranks, the
-part before the last rank's start is waiting, charged to that rank; the rest is transfer. Time of unmatched collectives
-is unexplained. Concurrent collectives share their time. exposed_ms and its parts are sums over the devices;
-temporal_breakdown's exposed_comm_ms is the mean of the same times.]],
+part before the last rank's start is waiting, charged to that rank; the rest is transfer. Time of unmatched
+collectives is unexplained; waiting for a rank that is not in the trace counts as transfer. Concurrent collectives
+share their time. exposed_ms and its parts are sums over the devices; temporal_breakdown's exposed_comm_ms is the mean
+of the same times.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { exposed_ms = "ms", waiting_ms = "ms", transfer_ms = "ms", unexplained_ms = "ms", caused_ms = "ms",
     waited_ms = "ms", waiting_share = "share", share = "share" },

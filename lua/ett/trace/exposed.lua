@@ -97,6 +97,18 @@ local function culprits(total)
   return names, sum, list
 end
 
+--- The most ranks that a matched group lacks in the trace, and its size. A group of unknown size that all recorded
+--- ranks ran may be that of all ranks.
+local function absent_ranks(lanes, groups)
+  local absent, size = 0, nil
+  for _, each in ipairs(groups) do
+    local members = each.group.members
+    local whole = each.group.size or #members == #lanes and lanes[1].process.world_size or #members
+    if each.result and whole - #members > absent then absent, size = whole - #members, whole end
+  end
+  return absent, size
+end
+
 --- One sentence on the causes. `whole`: ticks of exposed communication.
 local function sentence(total, whole)
   if whole == 0 then return "no communication is exposed" end
@@ -121,8 +133,8 @@ function exposed.causes(view, by_bytes)
     open[lane.key] = lane:comm() - lane:compute()
     total.whole = total.whole + open[lane.key]:measure()
   end
-  local refused, homes = nil, {}
-  for _, each in ipairs((view:matched_groups(mode, view:tolerance(), not by_bytes))) do
+  local refused, homes, groups = nil, {}, view:matched_groups(mode, view:tolerance(), not by_bytes)
+  for _, each in ipairs(groups) do
     if not each.result then refused = refused or align.refusal(view, each) end
     for r, member in ipairs(each.result and each.group.members or {}) do
       homes[member.lane.key] = homes[member.lane.key] or {}
@@ -138,6 +150,11 @@ function exposed.causes(view, by_bytes)
     view:missing("%s", refused or "needs a process group with collectives on two ranks or more")
   end
   total.headline = sentence(total, total.whole)
+  local absent, size = absent_ranks(lanes, groups)
+  if absent > 0 then
+    total.headline = ("%s; %d of %d ranks of a group %s not in the trace: waiting for %s counts as transfer"):format(
+      total.headline, absent, size, absent > 1 and "are" or "is", absent > 1 and "them" or "it")
+  end
   return total
 end
 

@@ -72,6 +72,8 @@ static const char *advice(int fd, const char *path, const char *head, size_t n) 
            "it";
   if (n >= 4 && memcmp(head, "PK\3\4", 4) == 0)
     return of_archive(fd, head, n);
+  if (n >= 262 && memcmp(head + 257, "ustar", 5) == 0)
+    return "a tar archive: unpack it and name the folder";
   if (n && *head == '{' && contains(head, n, "\"schema\"") &&
       contains(head, n, "\"nodes\"") && !contains(head, n, "\"traceEvents\""))
     return "an execution trace of PyTorch, which has no times: chakra_trace_link and "
