@@ -122,15 +122,16 @@ function subject.of(view, given)
   if not plan.seq then
     error_module.raise("missing", "the trace does not show the plan's seq=; give it as NAME=VALUE")
   end
-  local cluster = given.cluster
+  local gpu = view.trace and trace_samples.device_name(view.trace)
+  local cluster = given.cluster or subject.cluster_of(view)
   if not cluster then
-    local gpu
-    cluster, gpu = subject.cluster_of(view)
-    if not cluster then
-      error_module.raise("missing", "no cluster has the trace's device '%s'; give one with --cluster", gpu or "unknown")
-    end
+    error_module.raise("missing", "no cluster has the trace's device '%s'; give one with --cluster", gpu or "unknown")
   end
   cluster = clusters.get(cluster)
+  local device = cluster.device
+  if gpu and gpu ~= "cpu" and device and not physics.same_device(gpu, device) then
+    notes[#notes + 1] = ("the trace was recorded on '%s', %s has '%s'"):format(gpu, cluster.name, device.name)
+  end
   if given.samples then cluster = subject.with_samples(cluster, given.samples) end
   return { model = model, model_name = name, plan = plan_module.new(plan, model, cluster), cluster = cluster,
     profile = given.profile, read = found, used = merged(used_hyper, used_plan), notes = notes }

@@ -120,8 +120,8 @@ function tables.gather(into, path, options)
   local devices = operators.of_view(view, true)
   local gpu = options.device or trace_samples.device_name(view.trace) or "unknown"
   if into.device and into.device ~= gpu then
-    error_module.raise("format", "recorded on '%s', the traces before on '%s'; a table is of one device", gpu,
-      into.device)
+    error_module.raise("format", "recorded on '%s', the traces before on '%s'; give the traces of each device "
+      .. "separately", gpu, into.device)
   end
   into.device, into.traces[#into.traces + 1] = gpu, path
   local dtype = type_of_products(devices)
