@@ -64,6 +64,16 @@ describe("recorded synchronisation events", function()
     assert.is_true(inferred >= 10, inferred) -- without the events so many replays are wrong
   end)
 
+  it("are counted by what-if", function()
+    local what_if = require "ett.loop.what_if"
+    for _, events in ipairs { true, false } do
+      with_graph(simulator.record(simulator.program(1), {}, { events = events }), function(_, view)
+        local text = table.concat(what_if.lines(what_if.run(view, { "gemm*2" })), "\n")
+        assert.equal(events, text:find("\nwaits for other streams: recorded for 100 %% of the device rows") ~= nil)
+      end)
+    end
+  end)
+
   it("replace the rule of the row that ended just before, but only if they are complete and possible", function()
     local known, free = 450, 500
     assert.equal(known, second_after { wait = { 7, 50 } })

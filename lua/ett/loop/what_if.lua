@@ -33,9 +33,19 @@ local function longest_parts(g, plain)
   return list
 end
 
+--- Share of the device rows whose waits for other streams are recorded.
+local function recorded_waits(g)
+  local rows, exact = 0, 0
+  for _, list in pairs(g.rows) do
+    rows = rows + #list
+    for _, row in ipairs(list) do exact = exact + (row.exact and 1 or 0) end
+  end
+  return rows > 0 and exact / rows or 0.0
+end
+
 --- Replays a trace unchanged, with each change alone, and with all changes: { recorded_seconds, replayed_seconds,
---- events, changes = { { change, seconds, ratio, changed } }, critical_path = { { name, share } } }. Seconds are the
---- mean span of a device.
+--- events, recorded_waits, changes = { { change, seconds, ratio, changed } }, critical_path = { { name, share } } }.
+--- Seconds are the mean span of a device.
 ---@param view table of ett.trace.view
 ---@param texts string[] of replay.change
 ---@param cluster table? for changes of a dimension's degree; default: the one with the trace's device
@@ -46,7 +56,8 @@ function what_if.run(view, texts, cluster)
   local _, recorded = replay.recorded(g)
   local plain = replay.run(g)
   local result = { recorded_seconds = view:s(recorded), replayed_seconds = view:s(plain.span_ticks), events = #g.time,
-    left_out = plain.left_out, changes = {}, critical_path = longest_parts(g, plain) }
+    left_out = plain.left_out, recorded_waits = recorded_waits(g), changes = {},
+    critical_path = longest_parts(g, plain) }
   local delay = g.delay
   local function add_change(name, list)
     local changed = 0
@@ -65,6 +76,10 @@ end
 function what_if.lines(result)
   local lines = { ("recorded %.3f ms, replayed without a change %.3f ms (%d events); mean span of a device"):format(
     result.recorded_seconds * 1e3, result.replayed_seconds * 1e3, result.events) }
+  if result.recorded_waits > 0 then
+    lines[2] = ("waits for other streams: recorded for %.0f %% of the device rows, else inferred"):format(
+      100 * result.recorded_waits)
+  end
   local width, none = 0, false
   for _, row in ipairs(result.changes) do width = math.max(width, #row.change) end
   for _, row in ipairs(result.changes) do

@@ -15,7 +15,6 @@
 -- A run may have a million events, so an event is a number n, not a table: its fields are time[n], delay[n], kind[n],
 -- name[n] and rank[n]. Its predecessors are a linked list: link last_link[n] was added last, before_link[l] is the link
 -- before l, and 0 ends the list. Link l stands for the predecessor of[l] with the lag lag[l].
-local by = require "ett.base.by"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
 local waits = require "ett.trace.replay.waits"
@@ -220,6 +219,11 @@ local function by_end(rows)
   return finished, ends
 end
 
+local function launched_before(a, b)
+  if a.call_ts ~= b.call_ts then return a.call_ts < b.call_ts end
+  return a.row < b.row
+end
+
 --- Pairs of a row and the last row launched before it on another stream, if that was launched after the row before it
 --- on its own stream: { { row, other, class } }. Pairs of a class have the same two streams and the same name of `row`.
 --- class.seen: one `row` waited for its `other`; class.broken: one began before the end of its `other`.
@@ -229,7 +233,7 @@ local function stream_pairs(self, rows, calls, ready)
   for _, row in ipairs(rows) do
     if row.call_row and calls.of_row[row.call_row] then launched[#launched + 1] = row end
   end
-  table.sort(launched, by("call_ts", "row"))
+  table.sort(launched, launched_before)
   for i, row in ipairs(launched) do
     local stream = row.stream
     for other_stream, other in pairs(newest) do
