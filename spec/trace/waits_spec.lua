@@ -69,7 +69,7 @@ describe("recorded synchronisation events", function()
     for _, events in ipairs { true, false } do
       with_graph(simulator.record(simulator.program(1), {}, { events = events }), function(_, view)
         local text = table.concat(what_if.lines(what_if.run(view, { "gemm*2" })), "\n")
-        assert.equal(events, text:find("\nwaits for other streams: recorded for 100 %% of the device rows") ~= nil)
+        assert.equal(events, text:find("\nwaits for other streams are recorded for 100 %% of the device rows\n") ~= nil)
       end)
     end
   end)

@@ -77,8 +77,8 @@ function what_if.lines(result)
   local lines = { ("recorded %.3f ms, replayed without a change %.3f ms (%d events); mean span of a device"):format(
     result.recorded_seconds * 1e3, result.replayed_seconds * 1e3, result.events) }
   if result.recorded_waits > 0 then
-    lines[2] = ("waits for other streams: recorded for %.0f %% of the device rows, else inferred"):format(
-      100 * result.recorded_waits)
+    lines[2] = ("waits for other streams are recorded for %.0f %% of the device rows%s"):format(
+      100 * result.recorded_waits, result.recorded_waits < 1 and ", inferred for the others" or "")
   end
   local width, none = 0, false
   for _, row in ipairs(result.changes) do width = math.max(width, #row.change) end
