@@ -142,8 +142,8 @@ model("gpt-oss-20b", 20914757184, "weights as stored on its hub page", { model_t
 model("llama4-scout text", 107769861120, "weights as stored on its hub page", { model_type = "llama4", text_config =
     { model_type = "llama4_text", hidden_size = 5120, intermediate_size = 8192, intermediate_size_mlp = 16384,
     num_hidden_layers = 48, num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128, num_local_experts =
-    16, num_experts_per_tok = 1, interleave_moe_layer_step = 1, vocab_size = 202048, attention_chunk_size = 8192 },
-    vision_config = {} })
+    16, num_experts_per_tok = 1, interleave_moe_layer_step = 1, vocab_size = 202048, attention_chunk_size = 8192,
+    use_qk_norm = true }, vision_config = {} })
 model("llama4-maverick text", 400711848960, "weights as stored on its hub page", { model_type = "llama4",
     text_config = { model_type = "llama4_text", hidden_size = 5120, intermediate_size = 8192, intermediate_size_mlp
     = 16384, num_hidden_layers = 48, num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128,
@@ -746,12 +746,14 @@ describe("a Hugging Face configuration", function()
   end)
 
   it("has no rotary positions in the layers where its model has none", function()
-    local function ropes(config)
+    local function ropes(config, name)
       local m, list = built(config), {}
       local c = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 })
       for _, layer in ipairs(m.layers) do
         local found = 0
-        for _, item in ipairs(architecture.operations(layer, c)) do found = found + (item.name == "rope" and 1 or 0) end
+        for _, item in ipairs(architecture.operations(layer, c)) do
+          found = found + (item.name == (name or "rope") and 1 or 0)
+        end
         if layer.place == "middle" then list[#list + 1] = ("%dx%d"):format(layer.count, found) end
       end
       return table.concat(list, " ", 1, math.min(4, #list))
@@ -761,6 +763,8 @@ describe("a Hugging Face configuration", function()
     for i = 1, 36 do named[i] = i == 2 and 0 or 1 end
     assert.equal("1x1 1x0 34x1", ropes(changed("smollm3-3b", { no_rope_layers = named })))
     assert.equal("3x1 1x0 3x1 1x0", ropes(changed("llama4-scout text", {})))
+    assert.equal("3x4 1x2 3x4 1x2", ropes(changed("llama4-scout text", {}), "rms_norm")) -- of rotated queries and keys
+    assert.equal(107769861120, architecture.parameters(built(changed("llama4-scout text", {})))) -- norms without gains
     assert.equal("64x1", ropes(changed("exaone-4.0-32b", { sliding_window = json.null })))
     assert.equal("3x1 1x0 3x1 1x0", ropes(changed("exaone-4.0-32b", { sliding_window = 4096, layer_types = {
       "sliding_attention", "sliding_attention", "sliding_attention", "full_attention" } })))

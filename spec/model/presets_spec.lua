@@ -51,6 +51,7 @@ describe("a preset", function()
       ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
       maverick = "llama4-maverick", ["meta-llama/Meta-Llama-3-70B"] = "llama3-70b",
       ["qwen/qwen3-8b"] = "qwen3-8b", ["DeepSeek-R1"] = "deepseek-v3", ["glm 4.6"] = "glm-4.5",
+      ["Kimi K2.5"] = "kimi-k2", ["GLM-4.7"] = "glm-4.5", ["glm-4.7-flash"] = "glm-4.7-flash",
       ["Llama-3.3-70B"] = "llama3.1-70b", ["Llama-3-405B"] = "llama3.1-405b", ["llama3-3b"] = "llama3.2-3b",
       ["llama3-1b"] = "llama3.2-1b", ["OLMo-2-7B"] = "olmo2-7b", ["ibm-granite/granite-3.1-8b-instruct"] =
       "granite-3.1-8b" } do
@@ -71,10 +72,10 @@ describe("a preset", function()
   it("with an ambiguous or unknown name is refused", function()
     assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them",
       raised(model_module.new, "falcon"))
-    assert.equal("the model 'olmo' may be olmo2-13b, olmo2-32b, olmo2-7b; give one of them",
+    assert.equal("the model 'olmo' may be olmo2-13b, olmo2-32b, olmo2-7b, olmo3-32b; give one of them",
       raised(model_module.new, "olmo"))
     assert.matches("^the model 'qwen' may be qwen2%-0.5b, .*, …; give one of them$", raised(model_module.new, "qwen"))
-    assert.equal("unknown model 'step'; did you mean 'step3'?", raised(model_module.new, "step"))
+    assert.equal("unknown model 'step4'; did you mean 'step3'?", raised(model_module.new, "step4"))
     assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", raised(model_module.new, "lama3-70b"))
     assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",
       raised(model_module.new, "zzzzzzzzz"))

@@ -143,7 +143,7 @@ end })
 add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = true, clamped_mlp = true,
   scaled_rope = true })
 add("llama4_text", "mixtral", { shared_experts = 1 }, { nope = "full layers", read = function(config, hyper)
-  hyper.qk_norm = config.use_qk_norm == true or nil
+  hyper.qk_l2_norm = config.use_qk_norm == true or nil
   hyper.attention_chunk = number(config.attention_chunk_size)
   if hyper.attention_chunk and not config.layer_types then -- every fourth layer has global attention
     hyper.layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "full_attention" }

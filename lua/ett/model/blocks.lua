@@ -83,10 +83,12 @@ function blocks.attention_core(h, with)
     "head_copies")
 end
 
---- Norms of queries and keys: per head with one gain (Qwen 3), or over all heads with qk_norm_whole (OLMo 2). They run
+--- Norms of queries and keys: per head with one gain (Qwen 3), over all heads with qk_norm_whole (OLMo 2), or per head
+--- without gains where positions are rotated (qk_l2_norm: transformers, modeling_llama4.py, Llama4TextL2Norm). They run
 --- inside the tensor-parallel region, on every token and the local heads.
 local function query_key_norms(h)
-  if not h.qk_norm then return nil end
+  local plain = h.qk_l2_norm and (h.position or "rope") == "rope" or nil
+  if not (h.qk_norm or plain) then return nil end
   local norm, list = h.norm or "rms_norm", {}
   local function add(count, gainless)
     list[#list + 1] = { op = norm, with = function(c)
@@ -96,9 +98,9 @@ local function query_key_norms(h)
         gainless = gainless }
     end }
   end
-  add(shapes.local_heads)
+  add(shapes.local_heads, plain)
   if h.borrowed_keys then return list end
-  add(shapes.local_kv_heads)
+  add(shapes.local_kv_heads, plain)
   if h.value_norm then add(shapes.local_kv_heads, true) end
   return list
 end

@@ -37,6 +37,7 @@ hyper.fields = {
   keys_as_values = flag "the keys are the values, too (Gemma 4)",
   borrowed_keys = flag "keys and values of an earlier layer (Gemma 3n)",
   qk_norm = flag "norms of queries and keys", qk_norm_whole = flag "qk_norm as one norm over all heads",
+  qk_l2_norm = flag "norms of rotated queries and keys, without gains (Llama 4)",
   shared_norm = flag "one norm for both branches of a parallel block", post_norms = flag "also norms after each block",
   embedding_norm = flag "norm after the embedding",
   parallel_block = flag "attention and MLP side by side", dropout = flag "dropout during training",

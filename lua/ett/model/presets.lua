@@ -46,11 +46,13 @@ local function of_alias(name)
   return by_alias[find.plain(name)]
 end
 
---- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.
+--- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored. A whole alias
+--- precedes a part of another name: glm-4.7 is not glm-4.7-flash.
 ---@return table?, string[]
 function presets.find(name)
-  local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
-  meant = meant or of_alias(name)
+  local wanted = name:find("/", 1, true) and presets.of_repository(name) or name
+  local meant, several = not find.path("lua/models", wanted) and of_alias(wanted) or nil, {}
+  if not meant then meant, several = find.meant("lua/models", wanted) end
   if not meant then return nil, several end
   local path = find.path("lua/models", meant)
   return checked(find.load_file(path), path), {}
