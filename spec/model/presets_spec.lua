@@ -77,6 +77,8 @@ describe("a preset", function()
     assert.matches("^the model 'qwen' may be qwen2%-0.5b, .*, …; give one of them$", raised(model_module.new, "qwen"))
     assert.equal("unknown model 'step4'; did you mean 'step3'?", raised(model_module.new, "step4"))
     assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", raised(model_module.new, "lama3-70b"))
+    assert.equal("unknown model 'x/config.json'; ett.model.huggingface reads a config.json", raised(model_module.new,
+      "x/config.json"))
     assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",
       raised(model_module.new, "zzzzzzzzz"))
   end)

@@ -83,6 +83,9 @@ function presets.refuse(name, several)
   if #several > 1 then
     error_module.raise("missing", "the model '%s' may be %s; give one of them", name, find.shown(several))
   end
+  if name:match "%.json$" then
+    error_module.raise("missing", "unknown model '%s'; ett.model.huggingface reads a config.json", name)
+  end
   local known = find.names "lua/models"
   local architectures = find.names "lua/architectures"
   table.move(architectures, 1, #architectures, #known + 1, known)
