@@ -432,7 +432,8 @@ end]]):format(text))
       return architecture.operations(model.layers[1], architecture.configuration(model.hyper, plan))
     end
     assert.equal(512, run("{ op = 'gelu', with = { ffn = 1024 } }")[1].shape.width)
-    assert.equal(16, run("{ op = 'gelu', with = { rank = 8, ffn = 32 } }")[1].shape.width) -- a user's own field
+    -- A user's own fields, although 'term' is two edits from 'norm'.
+    assert.equal(16, run("{ op = 'gelu', with = { rank = 8, term = 2, ffn = 32 } }")[1].shape.width)
     for own, module in pairs { [""] = "core_attn", ["selective = false"] = "", ["module = 'mlp'"] = "mlp" } do
       assert.equal(module, run(("{ op = 'softmax', %s }"):format(own))[1].module) -- a part of attention's core
     end

@@ -49,7 +49,7 @@ local function check_with(with, rules, where)
     elseif not rule and #tostring(key) > 3 then
       local known = schema.keys(rules)
       for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
-      local near = error_module.nearest(key, known)
+      local near = error_module.misspelt(tostring(key), known)
       if near then
         error_module.raise("model", "%s: unknown field '%s'; did you mean '%s'? %s", where, tostring(key), near,
           declare)
@@ -249,7 +249,7 @@ end
 local function built_of(loaded, clean, rules)
   setmetatable(clean, { __index = function(_, key)
     if rules[key] or hyper_parameters.layer_fields[key] or type(key) ~= "string" or #key <= 3 then return nil end
-    local near = error_module.nearest(key, schema.keys(rules))
+    local near = error_module.misspelt(key, schema.keys(rules))
     if near then
       error_module.raise("model", "%sreads the unknown hyper-parameter '%s'; did you mean '%s'? %s",
         error_module.line(2), key, near, declare)
