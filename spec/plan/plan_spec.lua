@@ -49,6 +49,16 @@ describe("plan", function()
     assert.equal("seq=2048 stack=torchtitan dp=4 global_batch=32 overlap_gradients=false", words(p))
   end)
 
+  it("ignores the model's widths if every layer has its own", function()
+    local own = { layers = 2, hidden = 1024, heads = 3, head_dim = 64, ffn = 999, vocab = 32000 }
+    own.layer_fields = { { heads = 8, kv_heads = 4, ffn = 2048 }, { heads = 4, kv_heads = 4 } }
+    local given = { tp = 4, seq = 2048, micro_batches = 8 }
+    assert.equal("tp = 4 must divide ffn = 999; nearest are 3 and 9", (plan.violations(given, model_module.new("llama",
+      own), nil)[1]))
+    own.layer_fields[2].ffn = 1024
+    assert.same({}, (plan.violations(given, model_module.new("llama", own), nil)))
+  end)
+
   it("reports every violation at once, with limits and the nearest passing plans", function()
     assert.same({
       "tp = 3 must divide heads = 16; nearest are 2 and 4",
