@@ -49,7 +49,7 @@ describe("plan", function()
     assert.equal("seq=2048 stack=torchtitan dp=4 global_batch=32 overlap_gradients=false", words(p))
   end)
 
-  it("ignores the model's widths if every layer has its own", function()
+  it("ignores the model's widths if every layer has its own, or no operator reads them", function()
     local own = { layers = 2, hidden = 1024, heads = 3, head_dim = 64, ffn = 999, vocab = 32000 }
     own.layer_fields = { { heads = 8, kv_heads = 4, ffn = 2048 }, { heads = 4, kv_heads = 4 } }
     local given = { tp = 4, seq = 2048, micro_batches = 8 }
@@ -57,6 +57,11 @@ describe("plan", function()
       own), nil)[1]))
     own.layer_fields[2].ffn = 1024
     assert.same({}, (plan.violations(given, model_module.new("llama", own), nil)))
+    local mlps = require("ett.model.architecture").new(function(h)
+      local blocks = require "ett.model.blocks"
+      return blocks.decoder(h, { name = "mlp", count = 2, ops = blocks.dense_feed(h) })
+    end, { layers = 2, hidden = 1024, heads = 1, vocab = 32000 })
+    assert.same({}, (plan.violations(given, mlps, nil)))
   end)
 
   it("reports every violation at once, with limits and the nearest passing plans", function()

@@ -303,6 +303,33 @@ function architecture.overlay(c, with)
   return setmetatable(merged(type(with) == "function" and with(c) or with), { __index = c })
 end
 
+local read_by = setmetatable({}, { __mode = "k" })
+
+--- The fields of the configuration that the operators of a model read, without those that `with` replaces: a set. If an
+--- operator has no shape in a plain configuration, every field counts as read.
+---@return table<string, boolean>
+function architecture.reads(model)
+  if read_by[model] then return read_by[model] end
+  local c, read = architecture.configuration(model.hyper, { tp = 1, micro_batch = 1, seq = 4096 }), {}
+  local watched = setmetatable({}, { __index = function(_, field)
+    read[field] = true
+    return c[field]
+  end, __pairs = function()
+    for field in pairs(c) do read[field] = true end
+    return pairs(c)
+  end })
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do
+      local ok = not entry.op or pcall(function()
+        return operator.get(entry.op).shape(architecture.overlay(watched, entry.with))
+      end)
+      if not ok then setmetatable(read, { __index = function() return true end }) end
+    end
+  end
+  read_by[model] = read
+  return read
+end
+
 --- Share of an operator's work that is its rank's own. If `with` sets tp or cp to less than the plan's, several ranks
 --- compute the same. Context ranks do not if the entry still has the tokens of one rank (chunks of a sequence).
 local function own_share(c, own)

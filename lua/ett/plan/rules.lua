@@ -1,4 +1,5 @@
 --- Rules of a plan: between its fields, with the model, and with the cluster; and the nearest valid plans.
+local architecture = require "ett.model.architecture"
 local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
@@ -87,24 +88,19 @@ local function key_heads(add, tp, kv, where)
   end
 end
 
--- The model's value of a field, or nil if layer_fields replaces it in every layer.
-local function value_of_model(hyper, name)
-  local own = hyper.layer_fields
-  for i = 1, own and hyper.layers or 0 do
-    if not (own[i] and own[i][name]) then return hyper[name] end
-  end
-  return not own and hyper[name] or nil
+-- The model's value of a field, or nil if no operator reads it: a model without attention, or each layer has its own.
+local function value_of_model(context, name)
+  local model = context.model
+  return model and architecture.reads(model)[name] and context.hyper[name] or nil
 end
 
 --- Tensor parallelism and the model's widths, also those of single layers.
 local function tensor(p, add, context)
   local hyper, tp, seen = context.hyper, p.tp, {}
-  divides(add, "tp", tp, "heads", value_of_model(hyper, "heads"))
-  local kv_heads = value_of_model(hyper, "kv_heads")
+  divides(add, "tp", tp, "heads", value_of_model(context, "heads"))
+  local kv_heads = value_of_model(context, "kv_heads")
   if kv_heads and kv_heads ~= hyper.heads then key_heads(add, tp, kv_heads, "") end
-  local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
-    or hyper.dense_layers
-  divides(add, "tp", tp, "ffn", dense and value_of_model(hyper, "ffn") or nil)
+  divides(add, "tp", tp, "ffn", value_of_model(context, "ffn"))
   for i, own in ipairs(hyper.layer_fields or {}) do
     for _, name in ipairs { "heads", "kv_heads", "ffn" } do
       local value, where = own and own[name], ("layer %d: "):format(i)
