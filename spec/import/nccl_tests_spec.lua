@@ -178,7 +178,8 @@ describe("a curve of nccl-tests in a cluster file", function()
     assert.matches("the key must be at most gpus_per_node = 4",
       message(add, mine:gsub("gpus_per_node = 8", "gpus_per_node = 4"), read(all_reduce)), 1, true)
     local unlike = 'return { name = "a", summary = "s", source = "s", links = { inter = { bandwidth_per_gpu = 1e10, '
-      .. 'bandwidth_per_node = 8e10, source = "s" } }, parts = { { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_a100", nodes = 1 } } }'
+      .. 'bandwidth_per_node = 8e10, source = "s" } }, parts = { { cluster = "dgx_h100", nodes = 1 }, '
+      .. '{ cluster = "dgx_a100", nodes = 1 } } }'
     assert.matches("add-curve needs a cluster of one kind of nodes", message(add, unlike, read(all_reduce)), 1, true)
   end)
 end)
