@@ -97,7 +97,7 @@ ett: stack=megatron,plain has several values: `ett sweep` evaluates each of them
 2
 ett: hidden=1024,2048 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
 ett: tp=1,2 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
-ett: tp=1,2 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+ett: search: --fix tp=1,2 has several values; --vary tp=1,2 searches them
 ?2
 
 $ for c in predict sweep search; do ett $c --model llama3-8b seq=2048 micro_batches=4 --devices 8,16; done

@@ -130,11 +130,13 @@ function fields.items(text)
   return list
 end
 
+local a_range = "^(%d[^,/]-)%.%.(%d[^,/]*)$"
+
 --- Converts a text to the value of a field. Lists are split at commas; other fields have one value. The path of a file
 --- may contain commas.
 local function one_value(name, text, found)
   if is_list(name) then return fields.items(text) end
-  if text:find ",." and not text:find("/", 1, true) or text:find "^%d+%.%.%d" then
+  if text:find ",." and not text:find("/", 1, true) or text:find(a_range) then
     error_module.raise("usage", "%s=%s has several values: `ett sweep` evaluates each of them, `ett search` finds the "
       .. "best", name, text)
   end
@@ -145,13 +147,13 @@ function fields.value(name, text) return each_value({ [name] = text }, one_value
 
 local most_values = 10000
 
---- The integers of "1..64" (doubling) or "8..64..8" (steps of 8).
+--- The integers of "1..64" (doubling) or "8..64..8" (steps of 8). Numbers may have suffixes: "4Ki..64Ki".
 local function range(command, name, text, low, rest, found)
-  local high, step = rest:match "^(%d+)%.%.(%d+)$"
+  local high, step = rest:match "^(.-)%.%.(.+)$"
   local doubles = not high
   low, high, step = options.number(low), options.number(high or rest), options.number(step or "1")
-  if math.type(step) ~= "integer" or math.type(high) ~= "integer" or high > 1 << 53
-    or low < 1 or low > high or step < 1 then
+  local whole = math.type(low) == "integer" and math.type(high) == "integer" and math.type(step) == "integer"
+  if text:find("...", 1, true) or not whole or high > 1 << 53 or low < 1 or low > high or step < 1 then
     error_module.raise("usage",
       "%s: %s=%s must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH", command, name, text)
   end
@@ -169,7 +171,7 @@ end
 
 local function several_values(command, name, text, found)
   if is_list(name) then return { one_value(name, text, found) } end
-  local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
+  local low, rest = text:match(a_range)
   if low then return range(command, name, text, low, rest, found) end
   local seen, list = {}, {}
   for item in (text .. ","):gmatch("(.-),") do

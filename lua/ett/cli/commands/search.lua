@@ -113,7 +113,11 @@ local function asked(opts, words)
       end
       check_name(option, name, text)
       if option == "fix" then
-        set(plan, name, fields.value(name, text))
+        local list = fields.list("search", name, text)
+        if #list > 1 then
+          error_module.raise("usage", "search: --fix %s has several values; --vary %s searches them", word, word)
+        end
+        set(plan, name, list[1])
       else
         set(vary, name, text == "all" and "all" or fields.list("search", name, text))
         for _, cluster in ipairs(name == "cluster" and text ~= "all" and vary.cluster or {}) do
