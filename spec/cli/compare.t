@@ -144,3 +144,9 @@ $ W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batch
 0
 0
 ?1
+
+# A side that states no stack has `plain`; other fields without a value are "-".
+
+$ M='--model llama layers=4 hidden=512 heads=8 vocab=8000 seq=1024 micro_batches=2'; (ett compare $M dgx_h100 megatron; ett compare $M 'cp=2 cp_method=ring' cp=2) | tr -s ' ' | grep -e ^stack -e ^cp_
+stack plain megatron
+cp_method ring -

@@ -6,6 +6,7 @@
 local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local tables = require "ett.report.table"
@@ -121,7 +122,8 @@ local function fields_of(x, y)
   local list = {}
   if x.cluster ~= y.cluster then list[1] = { name = "cluster", a = x.cluster, b = y.cluster } end
   for _, own in ipairs { differing({ model = x.model.name }, { model = y.model.name }),
-    differing(x.model.hyper, y.model.hyper), differing(x.plan, y.plan) } do
+    differing(x.model.hyper, y.model.hyper), differing(merged(x.plan, { stack = x.stack }),
+      merged(y.plan, { stack = y.stack })) } do
     table.move(own, 1, #own, #list + 1, list)
   end
   return list
@@ -163,7 +165,8 @@ for _, total in ipairs(totals) do title_of[total[1]] = { total[2], total[3] or 1
 
 function compare.text(c)
   local rows, lines = { { "", "A", "B", "B - A", "" } }, {}
-  for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, tostring(f.a), tostring(f.b), "", "" } end
+  local function given(value) return value == nil and "-" or tostring(value) end
+  for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, given(f.a), given(f.b), "", "" } end
   for _, t in ipairs(c.totals) do
     local name, unit = table.unpack(title_of[t.name])
     local function value(own) return own and ("%.6g"):format(own / unit) or "-" end

@@ -25,7 +25,8 @@ return {
     package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
     for i, name in ipairs(names) do
       if not find.path("spec/bench", name) then
-        error_module.raise("usage", "bench: no benchmark '%s'%s", name, error_module.suggestion(name, known))
+        error_module.raise("usage", "bench: no benchmark '%s'%s; there are %s", name,
+          error_module.suggestion(name, known), table.concat(known, ", "))
       end
       list[i] = find.load("spec/bench", name)
       local unread = { rows = true, page = true }
