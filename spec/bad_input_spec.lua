@@ -101,6 +101,8 @@ describe("the command line", function()
     [llama .. "schedule=1f1c"] = { "^.*'1f1c'.*did you mean '1f1b'", 2 },
     [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; see `ett predict --help`", 2 },
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
+    ["cluster add-curve x.lua x.txt --out x"] = { "cluster: --out has no effect on add-curve", 2 },
+    ["cluster init x --tier x"] = { "cluster: --tier has no effect on init", 2 },
     ["bench nonsense"] = { "^bench: no benchmark 'nonsense'", 2 },
   } do
     if case then it("ett " .. words, function() refused(words, case[1], case[2]) end) end

@@ -76,4 +76,5 @@ return setmetatable(ett, {
     rawset(self, name, value)
     return value
   end,
+  __tostring = function() return "ett: " .. table.concat(ett.names(), ", ") end,
 })

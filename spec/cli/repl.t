@@ -114,3 +114,8 @@ $ printf '%s\n' 'help()' 'exit()' '1' | ett repl | grep -c 'A `local` is lost af
 1
 
 $ printf '%s\n' 'quit( )' '1' | ett repl
+
+# The library prints as the list of its modules.
+
+$ echo ett | ett repl
+ett: architecture, calibrate, ... yaml

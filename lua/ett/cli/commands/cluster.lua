@@ -1,10 +1,11 @@
 --- `ett cluster init` writes a cluster file of this machine; `ett cluster add-curve` adds measured collectives to one.
 local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
+local refuse = require "ett.cli.refuse"
 
 local function init(opts, words)
   if #words ~= 1 then error_module.raise("usage", "cluster init: give a name") end
-  local path, text = require("ett.sampling.cluster_init").write(words[1], opts.out, opts.backend)
+  local path, text = require("ett.sampling.cluster_init").write(words[1], opts.out or "clusters", opts.backend)
   if opts.json then
     local described = require("ett.base.find").load_file(path)
     described.path = path
@@ -40,6 +41,7 @@ local function add_curve(opts, words)
 end
 
 local actions = { init = init, ["add-curve"] = add_curve }
+local unread = { init = { "kind", "ranks", "tier", "in_place", "replace" }, ["add-curve"] = { "backend", "out" } }
 
 return {
   name = "cluster",
@@ -58,7 +60,7 @@ return {
   options = {
     { "backend", "NAME", "init: measure the GPUs (cuda) or the processors (cpu); default: cuda if there is a GPU",
       choices = { "cpu", "cuda" } },
-    { "out", "DIR", "init: folder to write the file to", default = "clusters" },
+    { "out", "DIR", "init: folder to write the file to (default clusters)" },
     { "kind", "NAME", "add-curve: kind of collective, if the output does not name its test" },
     { "ranks", "N", "add-curve: the number of ranks, if the output does not list them", kind = "count", least = 2 },
     { "tier", "NAME", "add-curve: tier of links that was measured (default: the node; for several hosts the network)" },
@@ -72,6 +74,7 @@ return {
     if not action then
       error_module.raise("usage", "cluster: give init NAME or add-curve FILE; `ett cluster --help` explains both")
     end
+    refuse(opts, unread[words[1]], "cluster: --%s has no effect on %s", words[1])
     action(opts, table.move(words, 2, #words, 1, {}))
   end,
 }
