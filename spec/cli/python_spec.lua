@@ -57,8 +57,32 @@ try:
     ett.search("llama3-8b", devices=8, seq=4096, global_batch=8, journal="x")
 except ett.Error as error:
     print("refused", "journal" in str(error))
+try:
+    ett.search("llama3-8b", devices=8, seq=4096, global_batch=8, tokens=1e12, days=1)
+except ett.Error as error:
+    print(error.kind, str(error)[:50])
 ]]
-    assert.same({ "['dgx_b200', 'dgx_h100']\nrefused True\n", 0 }, { output, status })
+    assert.same({ "['dgx_b200', 'dgx_h100']\nrefused True\n"
+      .. "limit search: no plan meets the limit of days, 1; the le\n", 0 }, { output, status })
+  end)
+
+  it("takes numbers and arrays of other libraries, and names a value that it cannot pass", function()
+    if missing then pending(missing) return end
+    local output, status = python [=[
+import ett
+class Int64:
+    def __init__(self, value): self.value = value
+    def tolist(self): return self.value
+one = dict(seq=Int64(128), micro_batches=1)
+print([row["tp"] for row in ett.sweep("llama3-8b", over={"tp": Int64([2, 1])}, **one)["rows"]])
+for tp in float("nan"), object, "\udcff":
+    try:
+        ett.predict("llama3-8b", tp=tp, **one)
+    except ett.Error as error:
+        print(error.kind, str(error).split(" cannot")[0])
+]=]
+    assert.same({ "[2, 1]\nusage predict: 'tp' = nan\nusage predict: 'tp' = <class 'object'>\n"
+      .. "usage predict: 'tp' = '\\udcff'\n", 0 }, { output, status })
   end)
 
   it("takes the cluster that the command line takes if none is named", function()

@@ -53,7 +53,9 @@ function functions.search(arguments)
   local given, plan, hyper = split("search", arguments, own)
   given.model, given.plan = fields.model_of(given.model, hyper), plan
   if not (given.vary and given.vary.cluster) then given.cluster = given.cluster or fields.default_cluster end
-  return search.new(given)
+  local s = search.new(given)
+  if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+  return s
 end
 
 --- The names of a kind. `kind`: "models", "clusters", "schedules", …

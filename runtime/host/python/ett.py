@@ -64,11 +64,28 @@ def _open():
 _state = _open()
 
 
+def _own(value):
+    """A number or an array of another library, such as NumPy, as Python's own."""
+    if not hasattr(value, "tolist"):
+        raise TypeError("a value must be a number, a string, a list or a dict")
+    return value.tolist()
+
+
+def _encoded(function, name, value):
+    """A name and its value as JSON."""
+    try:
+        return b"%s: %s" % (json.dumps(name).encode(),
+                            json.dumps(value, default=_own, allow_nan=False, ensure_ascii=False).encode())
+    except (TypeError, ValueError) as why:
+        raise Error("usage", "%s: '%s' = %r cannot be used: %s" % (function, name, value, why)) from None
+
+
 def call(function, **arguments):
     """Calls a function of lua/ett/cli/call.lua. Arguments that are None are left out."""
-    text = json.dumps({name: value for name, value in arguments.items() if value is not None})
+    given = [_encoded(function, name, value) for name, value in arguments.items() if value is not None]
+    text = b"{%s}" % b", ".join(given)
     with _lock:
-        answer = _c.ett_call(_state, function.encode(), text.encode())
+        answer = _c.ett_call(_state, function.encode(), text)
         if not answer:
             raise MemoryError("ett has no memory for its answer")
         try:
