@@ -680,6 +680,8 @@ describe("tiers that are wrong", function()
       ["cluster: tiers[2]: rails = 3 do not divide the 8 devices of an inner unit"] = { [2] = { rails = 3 } },
       ["cluster: tiers[3]: field 'oversubscription' must be at least 1, got 0.5"] =
         { [3] = { oversubscription = 0.5 } },
+      ["cluster: tiers[3]: give either 'oversubscription' or 'unit_bandwidth'"] =
+        { [3] = { oversubscription = 2, unit_bandwidth = 1e11 } },
       ["cluster: tiers[3]: two tiers are named 'leaf'"] = { [3] = { name = "leaf" } },
       ["cluster: tiers[1]: curves[9]: the key must be at most size = 8"] = { { curves = { [9] = { 1, 2 } } } },
       ["cluster: tiers[1]: curves: unknown cluster 'dgx_h10'"] = { { curves = "dgx_h10" } },

@@ -322,6 +322,16 @@ describe("a user's cluster", function()
       assert.matches("curves[8] reaches 1e+12", doubt({ curves = curves }, {}), 1, true)
     end
     assert.matches("ring_bandwidth = 9e+11 is above", doubt({ ring_bandwidth = 900e9 }, {}), 1, true)
+    local unknown = own({}, {})
+    unknown.stack = "megatrom"
+    assert.equal("cluster: stack: unknown stack 'megatrom'; did you mean 'megatron'?",
+      raised(cluster_module.get, unknown))
+    local tiered = own({}, {})
+    tiered.links, tiered.tiers = nil, { { name = "node", size = 8, bandwidth = 450e9, source = "x" },
+      { name = "rail", bandwidth = 400e9, unit_bandwidth = 200e9, source = "x" } }
+    local found = table.concat(tiers.contradictions(cluster_module.get(tiered), true), "\n")
+    assert.matches("tiers[2].bandwidth = 4e+11 is more than network cards carry", found, 1, true)
+    assert.matches("an inner unit of tiers[2] = 2e+11 is below bandwidth = 4e+11", found, 1, true)
     local lone = own({}, { bandwidth_per_gpu = 400e9 })
     lone.gpus_per_node, lone.links.intra = 1, nil
     local contradiction = tiers.contradictions(cluster_module.get(lone), true)[1]

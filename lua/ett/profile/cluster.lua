@@ -102,6 +102,7 @@ function cluster_module.check(given, label, path)
   end
   local clean = schema.check(given, fields, label)
   check_node_watts(clean, label)
+  if clean.stack then error_module.wrap(label .. ": stack", require("ett.operator.stack").get, clean.stack) end
   if clean.parts then
     if clean.power and clean.power.device_watts then
       error_module.raise("model", "%s: power: 'device_watts' belongs to the clusters of the parts", label)

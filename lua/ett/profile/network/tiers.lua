@@ -180,6 +180,9 @@ function tiers.check(given, label, node)
     if seen[tier.name] then error_module.raise("model", "%s: two tiers are named '%s'", at, tier.name) end
     seen[tier.name] = true
     check_size(tier, below, k == #given, at)
+    if entry.oversubscription and entry.unit_bandwidth then
+      error_module.raise("model", "%s: give either 'oversubscription' or 'unit_bandwidth'", at)
+    end
     tier.send, tier.receive = directions(tier.bandwidth, at)
     local rails = tier.rails or cards_below or below
     tier.card = math.max(1, below // rails)
@@ -217,6 +220,14 @@ local fastest_cards = 200e9
 -- reduction moves half of the bytes of a ring, so a curve may reach twice this bandwidth.
 local most_of_card, most_of_curve = 1.25, 2.0
 
+-- Names of the links in a node, of the bandwidth of a card, and of that of a node: in `links` or in `tiers`.
+local function names_of(cluster)
+  local node = cluster.node_tier
+  if not node then return "links.intra", "links.inter.bandwidth_per_gpu", "links.inter.bandwidth_per_node" end
+  local outer = ("tiers[%d]"):format(node + 1)
+  return ("tiers[%d]"):format(node), outer .. ".bandwidth", "the bandwidth of an inner unit of " .. outer
+end
+
 --- Sentences about links whose numbers contradict each other: they may be in other units.
 ---@param outside boolean whether the network is used
 function tiers.contradictions(cluster, outside)
@@ -224,27 +235,26 @@ function tiers.contradictions(cluster, outside)
   local function add(format, ...)
     found[#found + 1] = ("cluster '%s': "):format(cluster.name) .. format:format(...)
   end
-  local card = inter and inter.bandwidth_per_gpu
+  local card, inside, of_card, of_node = inter and inter.bandwidth_per_gpu, names_of(cluster)
   if card and intra and card > most_of_card * intra.bandwidth and cluster.gpus_per_node > 1 then
-    add("links.inter.bandwidth_per_gpu = %g is above links.intra.bandwidth = %g; both are bytes/s, and the first may "
-      .. "be in bits/s", card, intra.bandwidth)
+    add("%s = %g is above %s.bandwidth = %g; both are bytes/s, and the first may be in bits/s", of_card, card, inside,
+      intra.bandwidth)
   elseif card and card >= fastest_cards and not (intra and intra.torus) then
-    add("links.inter.bandwidth_per_gpu = %g is more than network cards carry; it is bytes/s one way, and may be in "
-      .. "bits/s", card)
+    add("%s = %g is more than network cards carry; it is bytes/s one way, and may be in bits/s", of_card, card)
   end
   if intra and (intra.ring_bandwidth or 0) > intra.bandwidth then
-    add("links.intra.ring_bandwidth = %g is above links.intra.bandwidth = %g", intra.ring_bandwidth, intra.bandwidth)
+    add("%s.ring_bandwidth = %g is above %s.bandwidth = %g", inside, intra.ring_bandwidth, inside, intra.bandwidth)
   end
   if card and inter.bandwidth_per_node < card then
-    add("links.inter.bandwidth_per_node = %g is below bandwidth_per_gpu = %g: one device has more than its node",
-      inter.bandwidth_per_node, card)
+    add("%s = %g is below %s = %g: one device has more than its node", of_node, inter.bandwidth_per_node,
+      of_card:match "[^.]*$", card)
   end
   for key, curve in pairs(intra and intra.curves or {}) do
     for n, own in pairs(math.type(key) == "integer" and { [key] = curve } or curve) do
       local most = 0.0
       for i = 2, #own, 2 do most = math.max(most, own[i]) end
       if most > most_of_curve * intra.bandwidth then
-        add("links.intra.curves[%d] reaches %g bytes/s, and links.intra.bandwidth is %g", n, most, intra.bandwidth)
+        add("%s.curves[%d] reaches %g bytes/s, and %s.bandwidth is %g", inside, n, most, inside, intra.bandwidth)
       end
     end
   end
