@@ -211,6 +211,16 @@ local registered_share = 4.5 / 24
 --- buffers.
 function stack_module.buffer_share(stack) return stack.registered_buffers and registered_share or 1 end
 
+--- Share of a device that gathers of weights and reductions of gradients take from computing beside them.
+function stack_module.gather_communication_share(stack)
+  return stack.communication_share * stack_module.buffer_share(stack)
+end
+
+--- Share of a device that all-to-alls of experts take from computing beside them.
+function stack_module.exchange_communication_share(stack)
+  return stack.exchange_communication_share or stack.communication_share
+end
+
 --- The data type in which an operator runs; products that stay out of quantisation run in 16 bits.
 ---@param stack table|nil the software
 ---@param dtype string of the plan

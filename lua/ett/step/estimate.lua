@@ -28,6 +28,7 @@ local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local slices = require "ett.step.slices"
 local spread = require "ett.step.spread"
+local stacks = require "ett.operator.stack"
 local table_at = require "ett.base.table_at"
 
 local estimate = {}
@@ -177,7 +178,7 @@ end
 --- Seconds of the messages of the plan and of the updates by name, averaged over pipeline stages.
 ---@param gathers table? of ett.step.slices
 local function message_seconds(result, p, lowered, gathers)
-  local share = gathers and lower.gather_communication_share(lowered.stack)
+  local share = gathers and stacks.gather_communication_share(lowered.stack)
   local sums = {}
   for stage, s in ipairs(result.stages) do
     -- Under ZeRO-3 the passes wait for weights; micro-batches are not paired there.

@@ -7,6 +7,7 @@ local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
 local frozen = require "ett.step.frozen"
+local host_waits = require "ett.step.host_waits"
 local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
@@ -14,6 +15,7 @@ local stacks = require "ett.operator.stack"
 local network_tiers = require "ett.profile.network.tiers"
 local in_step = require "ett.profile.in_step"
 local merged = require "ett.base.merged"
+local messages = require "ett.step.messages"
 local modules = require "ett.operator.modules"
 local slices = require "ett.step.slices"
 local step_core = require "ett.step"
@@ -428,109 +430,6 @@ local function mark_last(items)
   end
 end
 
---- Whether a collective overlaps a product after it in the layer's list. A backward pass runs this product before it.
-local function overlaps_next_product(item)
-  return item.overlapped or (item.name == "all_gather") == (item.pass == "forward")
-end
-
---- The product next to collective i of a list of items; for a gather, the product whose operand it brings.
-local function neighbour(items, i)
-  local next_one = overlaps_next_product(items[i])
-  for k = next_one and i + 1 or i - 1, next_one and #items or 1, next_one and 1 or -1 do
-    if items[k].kind == "operator" and product[items[k].operator.family] then return items[k] end
-  end
-  return nil
-end
-
---- Whether a stack quantises what collective i gathers.
-local function is_quantised(state, items, i)
-  local gathers = state.software.quantised_gathers
-  local o = items[i].operand and gathers ~= "none" and neighbour(items, i)
-  local dtype = o and stacks.dtype_of(state.software, o.operator, state.plan.dtype)
-  return o and schema.dtype_bytes[dtype] < 2 and (gathers == "all" or gathers == dtype) or false
-end
-
---- Placement of a send to the next rank of a group: one message per group leaves each unit.
-local function neighbours(topology)
-  local tiers = {}
-  for k, t in ipairs(topology.tiers) do
-    tiers[k] = { units = math.min(t.units, 2), members = 1, most = 1, groups = t.groups, cards = 1,
-      sharing = t.sharing }
-  end
-  return { nodes = math.min(topology.nodes, 2), gpus_per_node = topology.nodes > 1 and 1 or 2, ranks = 2,
-    tiers = tiers, lanes = topology.lanes }
-end
-
---- Placement of a group on the tiers; with `sends`, the placement of a send to the group's next rank.
-local function topology_of(state, group, sends)
-  local known = sends and state.send_topologies or state.topologies
-  local topology = known[group]
-  if not topology then
-    topology = sends and neighbours(topology_of(state, group, false)) or step_core.place(state.ranks, group)
-    if not sends then state.groups[#state.groups + 1] = group end
-    known[group] = topology
-  end
-  return topology
-end
-
--- Assumed interval of a dispatcher's own kernels, relative to the time.
-local dispatched_low, dispatched_high = 0.8, 1.25
-
---- Time of an experts' all-to-all inside a node if the stack has its own kernels for it (DeepEP); else nil.
-local function dispatched(state, item, bytes, nodes)
-  local share, links = state.software.exchange_share, state.times.cluster.links
-  if share == 0 or item.role ~= "exchange" or nodes > 1 or not (links and links.intra) then return nil end
-  local seconds = bytes / (share * links.intra.bandwidth) / state.times.node_gain
-  return { seconds = seconds, low_seconds = dispatched_low * seconds, high_seconds = dispatched_high * seconds,
-    provenance = "calibrated", model = "dispatcher",
-    detail = "share of the node's links, stack " .. state.software.name }
-end
-
---- Placement of the ranks of one node of a group. If there are more than two lanes, it occupies that of the node's
---- tier.
-local function in_node(state, group, topology)
-  local id = group .. " in a node"
-  if not state.topologies[id] then
-    local found, cluster = { nodes = 1, gpus_per_node = topology.gpus_per_node }, state.times.cluster
-    if topology.lanes then
-      found.lanes = { outermost = cluster.node_tier, exchange = {} }
-      for k = 1, #cluster.tiers do found.lanes.exchange[k] = k == cluster.node_tier and 1 or 0 end
-    end
-    state.topologies[id] = found
-  end
-  return state.topologies[id]
-end
-
---- The same placement for an all_to_all whose messages a rank of each node forwards to the others.
-local function forwarded(state, group, topology)
-  local id = group .. " forwarded"
-  local found = state.topologies[id]
-  if not found then
-    found = merged(topology, { forwarded = true })
-    state.topologies[id] = found
-  end
-  return found
-end
-
---- Bytes and time of an exchange of experts' tokens that sends each token once to a node, and the placement whose links
---- it occupies. Inside the node the token is forwarded once to each rank that holds its experts, except to the rank
---- that received it. Sending and forwarding run at the same time (DeepEP), so the time is that of the slower.
-local function exchanged_once(state, item, topology)
-  local p, c, nodes, gpus = state.plan, state.configuration, topology.nodes, topology.gpus_per_node
-  local function time(places, on)
-    local bytes = item.bytes * expert_spread.expected(places, c) / c.top_k
-    return bytes, dispatched(state, item, bytes, on.nodes) or state.times:collective(item.name, bytes, on, p.dtype)
-  end
-  local over = nodes > 1 and forwarded(state, item.group, topology) or topology
-  local bytes, answer = time(nodes > 1 and nodes or gpus, over)
-  if nodes > 1 and gpus > 1 then
-    local node = in_node(state, item.group, topology)
-    local _, inside = time(item.degree, node)
-    if inside.seconds > answer.seconds then return bytes, inside, node end
-  end
-  return bytes, answer, topology
-end
-
 --- A collective as text, without its bytes and the seconds that it overlaps.
 ---@param whole boolean? as for add_collective
 local function id_of_collective(state, item, whole)
@@ -539,116 +438,32 @@ local function id_of_collective(state, item, whole)
     .. (item.again and " again" or "") .. (item.last and " last" or "")
 end
 
---- Bytes of collective i of a list of items, whether it is quantised, its placement, and the placement whose links it
---- occupies. answer: its time if the stack has its own kernels for it.
-local function message_of(state, items, i)
-  local p, item, quantised = state.plan, items[i], is_quantised(state, items, i)
-  local members = item.members or item.stride and "shares" or item.group
-  local topology = topology_of(state, members, item.name == "send_recv")
-  local bytes, answer, links = item.bytes, nil, topology
-  if item.role == "exchange" and p.deduplicate_tokens then
-    bytes, answer, links = exchanged_once(state, item, topology)
-  end
-  if quantised then bytes = bytes * schema.dtype_bytes[p.dtype] / state.width end
-  return { bytes = bytes, answer = answer or dispatched(state, item, bytes, topology.nodes), quantised = quantised,
-    members = members, topology = topology, links = links }
-end
-
-local function time_of(state, item, m)
-  return m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
-end
-
---- Seconds of PyTorch's kernels beside a collective of tensor ranks along the sequence, its second dimension. Whole
---- shards are exchanged, so a copy follows a gather and precedes a reduce-scatter (_functional_collectives.py:
---- torch.cat of torch.chunk). A gather of a single sequence is in order (_maybe_view_chunk_cat). Beside a product, a
---- sum over the ranks' parts follows the reduce-scatter (_symmetric_memory, _fused_matmul_reduce_scatter_impl). DTensor
---- does not repeat gathers beside weight gradients (`overlapped`).
-local function copy_seconds(state, item, bytes)
-  local p, moved = state.plan, 0
-  if not (state.software.copies_sequence and p.sequence_parallel and item.group == "tp") then return 0.0 end
-  if item.name == "reduce_scatter" then
-    moved = p.overlap_tensor and 1 + 1 / item.degree or 2
-  elseif item.name == "all_gather" and not (item.overlapped or p.overlap_tensor or p.micro_batch == 1) then
-    moved = 2
-  end
-  return moved * bytes / (in_step.stream_share * state.times.cluster.device.memory_bandwidth)
-end
-
---- Seconds of a collective that a product of `hides` seconds overlaps.
----@param whole boolean? the whole collective may overlap, not only chunks of it
-local function hidden_seconds(state, item, answer, hides, whole)
-  local hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
-  -- The first or the last chunk of a chunked collective cannot overlap the product.
-  if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
-  return hidden
-end
-
---- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
---- overlap, not only chunks of it.
----
---- In a forward pass, the gather of a tensor-parallel region overlaps the next product, and the reduce-scatter the
---- previous product; in a backward pass the reverse. A backward pass has two gradient products, of which one overlaps
---- the collective, so half of their time counts. Some software also overlaps the all-reduce of the input gradient with
---- the weight-gradient product, which does not depend on it (stack field hides_sums).
----
---- In a split backward pass the weight-gradient product runs later, and the sum is exposed
---- (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute). Transformer Engine refuses a
---- reduce-scatter beside a delayed weight-gradient product (module/linear.py, wgrad_gemm_kwargs). Then the
---- reduce-scatter can only overlap the input-gradient product (ub_overlap_rs_dgrad), as the repeated gather does.
----@return number seconds, boolean? whole, number? late seconds of the product in a split backward pass, if fewer
-local function overlapping_product(state, items, i)
-  local p, item = state.plan, items[i]
-  if item.blocking then return 0 end
-  local gathers = item.name == "all_gather"
-  local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
-    and (gathers or item.name == "reduce_scatter")
-  local sums = item.group == "tp" and item.pass == "backward" and not (in_pieces or gathers)
-  if sums and state.software.hides_sums then
-    local k = i + 1
-    while items[k] and items[k].kind == "collective" do k = k + 1 end
-    local o = items[k]
-    if not o or o.frozen or o.operator.family ~= "gemm" then return 0 end
-    return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true, 0
-  end
-  if not (item.overlapped or in_pieces) then return 0 end
-  local o = neighbour(items, i)
-  if not o then return 0 end
-  local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
-  if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
-  if item.pass == "forward" then return seconds end
-  local again = not gathers and items[i + 1]
-  local late = again and again.overlapped and again.name == "all_gather" and again.pass == "backward"
-    and math.max(0, seconds / 2 - hidden_seconds(state, again, time_of(state, again,
-      message_of(state, items, i + 1)), seconds / 2))
-  return seconds / 2, false, late or nil
-end
-
 --- Adds collective i of a list of items.
 ---@param hides number seconds of the product that overlaps the collective; 0: none
 ---@param whole boolean? the whole collective may overlap, not only chunks of it
 ---@param late number? seconds of that product in a split backward pass, if fewer
 local function add_collective(state, items, i, hides, whole, late)
-  local item, m = items[i], message_of(state, items, i)
+  local item, m = items[i], messages.of(state, items, i)
   local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), m.bytes)
   known = table_at(known, hides)
   local index = known[late or hides]
   if index then return index end
-  local answer = time_of(state, item, m)
+  local answer = messages.time(state, item, m)
   local time, hidden, split = answer, 0, nil
   if hides > 0 and answer.seconds > 0 then
-    hidden = hidden_seconds(state, item, answer, hides, whole)
+    hidden = messages.hidden_seconds(state, item, answer, hides, whole)
     local share = 1 - hidden / answer.seconds
     time = { source = answer }
     for _, name in ipairs(time_names) do
       time[name] = item.overlapped and math.max(0, answer[name] - hidden) or answer[name] * share
     end
-    local exposed = late and hidden - hidden_seconds(state, item, answer, late, whole) or 0
+    local exposed = late and hidden - messages.hidden_seconds(state, item, answer, late, whole) or 0
     if exposed > 0 then
       split = {}
       for _, name in ipairs(time_names) do split[name] = answer[name] * exposed / answer.seconds end
     end
   end
-  local copy = copy_seconds(state, item, m.bytes)
+  local copy = messages.copy_seconds(state, item, m.bytes)
   if copy > 0 then
     time = merged(time)
     for _, name in ipairs(time_names) do time[name] = time[name] + copy end
@@ -659,7 +474,7 @@ local function add_collective(state, items, i, hides, whole, late)
     bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
     selective = item.again ~= nil, waits_again = item.again == "moe", never_again = item.last or false,
     role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
-    beside_later = overlaps_next_product(item) == (item.pass == "forward"),
+    beside_later = messages.overlaps_next(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[late or hides] = index
@@ -673,7 +488,7 @@ end
 local function add_gather(state, bytes)
   local p = state.plan
   if not p.scatter_sends or p.sequence_parallel or p.tp == 1 then return 0 end
-  local topology = topology_of(state, "tp", false)
+  local topology = messages.topology(state, "tp", false)
   local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
   local backward = { source = answer }
   for _, name in ipairs(time_names) do backward[name] = (p.serial_sends and 2 or 1) * answer[name] end
@@ -705,271 +520,6 @@ local function add_accumulation(state, uses)
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
     weight_share = 1, shape = shape, backward = answer, backward_launches = fused and 0 or nil })] = 1
-end
-
--- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
-local quantised_launches = 3
-
--- Least time of launches over their time, for the interval; assumed.
-local least_launch = 0.5
-
---- Share of a device that gathers of weights and reductions of gradients take from computing beside them.
-function lower.gather_communication_share(stack)
-  return stack.communication_share * stacks.buffer_share(stack)
-end
-
---- Share of a device that all-to-alls of experts take from computing beside them.
-function lower.exchange_communication_share(stack)
-  return stack.exchange_communication_share or stack.communication_share
-end
-
---- Seconds of all-to-alls that hide behind shared experts in one pass, as in runtime/step/program.c.
-local function hidden_by_shared(state, pass)
-  if state.plan.overlap_all_to_all ~= "shared_experts" then return 0.0 end
-  local share = lower.exchange_communication_share(state.times.stack)
-  local each = (1 - share) * (pass.exchange or 0) / 2
-  return math.min(each, pass.beside_dispatch or 0) + math.min(each, pass.beside_combine or 0)
-end
-
-local function seconds_outside(pass)
-  return (pass.outside or 0) + (pass.beside_dispatch or 0) + (pass.beside_combine or 0)
-end
-
---- Exposed all-to-all seconds of a pair of micro-batches, as computed by `hide` of runtime/step/program.c.
-local function exposed_exchange(by_role, share)
-  local forward, backward = by_role.forward, by_role.backward
-  local f, b = (1 - share) * (forward.exchange or 0) / 2, (1 - share) * (backward.exchange or 0) / 2
-  local outside_forward, outside_backward = seconds_outside(forward), seconds_outside(backward)
-  return (forward.exchange or 0) + (backward.exchange or 0) - math.min(f, backward.expert or 0)
-    - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
-end
-
---- Seconds of one launch on the host, and of the launches of one expert's kernels.
-local function launch_seconds(state)
-  local stack = state.times.stack
-  if not stack or stack.graphs then return 0, 0 end
-  local slower = in_step.host[state.times.cluster.device.host] or 1
-  local quantised = schema.dtype_bytes[state.plan.dtype] < 2 and stack.quantised_products ~= "dense"
-  return slower * stack.launch_seconds, slower * stack.expert_seconds * (quantised and quantised_launches or 1)
-end
-
---- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
----@return table { each, expert, routing, together (one kernel computes a product of all experts), eager = of a launch
----  outside graphs }
-local function launches_of_layer(state, uses)
-  local stack, each, expert = state.times.stack, launch_seconds(state)
-  local launch = { each = each, expert = expert, routing = stack.moe_launches * each,
-    together = stack.grouped == "kernel", eager = each }
-  if not stack.graphed then return launch end
-  local has_experts = false
-  for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
-  local left, routed = stacks.launches_left(stack, has_experts)
-  launch.each, launch.routing = left * each, math.max(0.0, (stack.moe_launches + 1) * routed - left) * each
-  return launch
-end
-
---- Kernels of an operation: one for each local expert, unless one kernel computes all.
-local function products_of(o, launch) return o.experts and not launch.together and o.shape.batch or 1 end
-
---- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
----@param launch table of launches_of_layer
-local function launching(o, n, launch)
-  -- An operator with `joins` has no host cost of its own: the other operator's includes it.
-  local launched = o.operator and o.operator.joins and 0.0 or n * launch.each
-  if not o.experts then return launched, 0.0 end
-  return launched + n * products_of(o, launch) * launch.expert, n * launch.routing
-end
-
---- The work of a layer in each pass: seconds of the device without hidden all-to-alls, seconds of the host, and
---- seconds of the device by role. `split`: the backward pass in two units; `weight`: its unit of weight gradients.
----@return table { device, host, by_role, computing = seconds of operators in the forward pass }
-local function work_of_layer(state, uses, repeated)
-  local launch = launches_of_layer(state, uses)
-  local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0, repeated = 0.0 }
-  local host = { forward = 0.0, backward = 0.0, weight = 0.0, repeated = 0.0 }
-  local by_role, computing = { forward = {}, backward = {}, split = {}, repeated = {} }, 0.0
-  local batch = state.plan.overlap_all_to_all == "batch"
-  local function count(pass, o, seconds, late) -- late: weight gradients in a unit of their own, which hide nothing
-    local of = by_role[pass]
-    of[o.role] = (of[o.role] or 0.0) + seconds - late
-    device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
-  end
-  for index, n in pairs(uses) do
-    local o, again = state.operations[index], (repeated[index] or 0) / n
-    local forward, backward = o.forward and n * o.forward.seconds or 0.0, o.backward and n * o.backward.seconds or 0.0
-    local launched, routed = launching(o, n, launch)
-    if o.forward then
-      count("forward", o, forward, 0.0)
-      host.forward = host.forward + (launched + routed)
-      computing = computing + (o.kind == "operator" and forward or 0.0)
-    end
-    if o.forward and again > 0 then
-      count("repeated", o, again * forward, 0.0)
-      host.repeated = host.repeated + again * (launched + routed)
-    end
-    if o.backward then
-      local launches = o.backward_launches or o.kind == "collective" and 1 or 2
-      count("backward", o, backward, 0.0)
-      count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
-      device.weight = device.weight + o.weight_share * backward
-      host.backward = host.backward + launches * (launched + routed)
-      host.weight = host.weight + o.weight_share * launches * launched
-    end
-  end
-  for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(state, of) end
-  return { device = device, host = host, by_role = by_role, computing = computing }
-end
-
---- Three items of a layer's order: the first that the host launches after it has read the experts' numbers of tokens,
---- the last of the routed experts, and the first that the device runs meanwhile. nil if the host reads no numbers. Also
---- nil if all-to-alls run beside another micro-batch: batch_launches then includes the wait.
-local function place_of_counts(state, order)
-  local p, reads, first, last, beside = state.plan, state.times.stack.reads_counts, nil, #order, nil
-  if reads == "none" or p.pad_to_capacity or p.overlap_all_to_all == "batch" then return nil end
-  -- Megatron-Core needs the sum of tokens that are not dropped before it permutes (token_dispatcher.py,
-  -- MoEAlltoAllTokenDispatcher.preprocess). A graph that contains the permutation cannot copy the numbers to the host,
-  -- so the copy begins behind it (cuda_dtoh_point of that dispatcher).
-  if reads == "beside_permute" then
-    local graphed = (state.times.stack.graphed or ""):find("moe_preprocess", 1, true)
-    reads = p.capacity_factor and "before_permute" or graphed and "before_exchange" or reads
-  end
-  for k, run in ipairs(order) do
-    local o = state.operations[run[1]]
-    if not first and o.name == "moe_permute" then beside = k end
-    local waits = o.experts or o.group == "ep" or reads == "before_permute" and o.name == "moe_permute"
-    first = first or waits and k or nil
-    if o.name == "moe_unpermute" then last = k end
-  end
-  return first, last, reads == "beside_permute" and beside or first
-end
-
--- Share of routing's launches behind the numbers of tokens: permuting tokens and returning them. stacks.launches_left
--- has the same share.
-local routed_after = 1 / 4
-
---- The items of a forward pass between two reads of the experts' numbers of tokens, in order. Each is { seconds of the
---- host, seconds of the device, those of operators, those of all-to-alls }; the first has the index `first`. nil
---- without such reads. The next layer is assumed to be alike. Launches outside the graphs of modules are first those of
---- the routed experts. A product of experts has `parts`, one for each expert. `later` are its seconds of the host after
---- the first part. `running` are the items that the device still has when the host has read the numbers.
----@param by_role table seconds of the device in the pass
-local function segment_of_layer(state, uses, order, by_role)
-  local first, last, beside = place_of_counts(state, order)
-  if not first then return nil end
-  local launch, own, runs = launches_of_layer(state, uses), {}, { after = 0.0, before = 0.0 }
-  local hidden = hidden_by_shared(state, by_role) / math.max(by_role.exchange or 0.0, 1e-30)
-  local routing, eager, products = 0.0, 0.0, 0
-  for k, run in ipairs(order) do
-    local o, n = state.operations[run[1]], run[2]
-    local launched, routed = launching(o, n, launch)
-    local parts = products_of(o, launch)
-    local kernels = o.experts and n * parts * launch.expert or 0.0
-    local seconds = o.forward and n * o.forward.seconds or 0.0
-    local exchange = o.role == "exchange" and seconds or 0.0
-    own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
-      o.kind == "operator" and seconds or 0.0, exchange, parts = parts, later = (1 - 1 / parts) * kernels,
-      side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
-    runs[own[k].side] = runs[own[k].side] + own[k].runs
-    if o.experts and o.forward then
-      products, routing = products + n, routing + routed
-      eager = eager + routed_after * n * state.times.stack.moe_launches * launch.eager
-    end
-  end
-  -- launches_of_layer counts a share of each product's launch outside routing. A product behind the point is launched
-  -- whole, so the rest of that launch is part of routing's launches.
-  local whole = math.min(routing, products * (launch.eager - launch.each))
-  local all = (runs.after + runs.before) * launch.each + whole
-  routing = routing - whole
-  local each = { after = math.min(launch.eager, all / runs.after) }
-  each.before = runs.before > 0 and (all - runs.after * each.after) / runs.before or 0.0
-  for _, item in ipairs(own) do item[1] = item[1] + item.runs * each[item.side] end
-  local after = math.min(routing, eager)
-  own[first][1], own[last][1] = own[first][1] + after / 2, own[last][1] + after / 2
-  local router = own[(first - 2) % #own + 1]
-  router[1] = router[1] + routing - after
-  own.first, own.running = first, table.move(own, beside, first - 1, 1, {})
-  return table.move(own, 1, first - 1, #own + 1, own)
-end
-
---- The points of a forward pass at which the device may wait for the host. Each is { seconds of the host until it has
---- launched an item, seconds of the device before this item, those of operators and of all-to-alls }. The pass waits
---- for the largest difference of the first two. The first point is the end of a layer. In a segment an item starts when
---- the host has launched it, or its first part. Its last part starts when it is launched.
----@param segment table? of segment_of_layer
-local function points_of(work, segment)
-  if not segment then return {} end
-  local points = { { work.host.forward, work.device.forward, work.computing, work.by_role.forward.exchange or 0.0 } }
-  local launched, device, computing, exchanges = 0.0, 0.0, 0.0, 0.0
-  local function run(item, share)
-    device, computing, exchanges = device + share * item[2], computing + share * item[3], exchanges + share * item[4]
-  end
-  for _, item in ipairs(segment.running) do run(item, 1) end
-  for k = segment.first, #segment do
-    local item, last = segment[k], 1 / segment[k].parts
-    launched = launched + item[1]
-    points[#points + 1] = { launched - item.later, device, computing, exchanges }
-    run(item, 1 - last)
-    if last < 1 then points[#points + 1] = { launched, device, computing, exchanges } end
-    run(item, last)
-  end
-  return points
-end
-
---- Seconds that the device waits for launches in each pass, if launches take `times` as long.
----@param work table of work_of_layer, with the points of points_of
-local function launch_waits(state, work, times)
-  local stack, device, host = state.times.stack, work.device, work.host
-  if state.plan.overlap_all_to_all == "batch" and not stack.blocking then
-    -- Repeated experts are missing here, because rules.lua refuses them.
-    local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
-      - exposed_exchange(work.by_role, lower.exchange_communication_share(stack))
-    return { forward = math.max(0.0, both / 3), backward = math.max(0.0, both * 2 / 3), split = 0.0, weight = 0.0,
-      repeated = 0.0 }
-  end
-  local hidden = stack.blocking and 0 or 1
-  local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
-  local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
-  local input = wait(host.backward - host.weight, device.split - device.weight)
-  local forward = wait(host.forward, device.forward)
-  for _, point in ipairs(work.points) do forward = math.max(forward, times * point[1] - point[2]) end
-  return { forward = forward, backward = backward, split = input + weight - backward,
-    weight = weight, repeated = wait(host.repeated, device.repeated) }
-end
-
---- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead. So the wait
---- is the launch time of the layer minus its device time without hidden all-to-alls, if that is positive. A pair of
---- micro-batches (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the
---- communication that it exposes, so it waits less. Its input gradients and weight gradients wait for their own
---- launches. The host reads the experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py,
---- _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass before it. In the
---- forward pass of such a layer the host is not ahead behind this point (points_of). The backward pass has the numbers
---- already.
----@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
-local function add_host_wait(state, uses, repeated, order)
-  if launch_seconds(state) == 0 then return end
-  local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
-  work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
-  local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
-  if waits.forward == 0 and waits.backward == 0 and waits.split == 0 and waits.weight == 0 and waits.repeated == 0 then
-    return
-  end
-  local function answer(pass)
-    return { seconds = waits[pass], low_seconds = least[pass], high_seconds = 1.5 * waits[pass],
-      provenance = "assumed", detail = "launches of the stack " .. stack.name }
-  end
-  local points = {} -- of each wait its seconds, and those of operators and all-to-alls before it
-  for _, point in ipairs(work.points) do
-    if point[1] > point[2] then
-      points[#points + 1], points[#points + 2], points[#points + 3] = point[1] - point[2], point[3], point[4]
-    end
-  end
-  uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    host = stack.blocking and "blocking" or "ahead", points = points,
-    hides_exchanges = state.plan.overlap_all_to_all == "shared_experts",
-    forward = answer "forward", backward = answer "backward",
-    split = waits.split ~= 0 and answer "split" or nil,
-    split_weight = waits.weight > 0 and answer "weight" or nil,
-    repeated = waits.repeated > 0 and answer "repeated" or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
@@ -1105,7 +655,7 @@ local function run_of(state, items, place)
   end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, item, place)
-      or add_collective(state, items, k, overlapping_product(state, items, k))
+      or add_collective(state, items, k, messages.beside_product(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
     if place == "middle" and item.frozen ~= "layer" and item.again == "moe" then
       moe[index] = (moe[index] or 0) + item.times
@@ -1119,7 +669,8 @@ local function run_of(state, items, place)
     end
   end
   add_accumulation(state, uses)
-  add_host_wait(state, uses, moe, order)
+  local wait = host_waits.of_layer(state, uses, moe, order)
+  if wait then uses[add(state, wait)] = 1 end
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
 end
 
@@ -1176,8 +727,8 @@ local function describe(model, p, times, placed)
     whole_stages = software.whole_stages, defers_gradients = software.defers_gradients,
     frees_gradients = software.frees_gradients, owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
-    communication_share = lower.gather_communication_share(software),
-    exchange_communication_share = lower.exchange_communication_share(software),
+    communication_share = stacks.gather_communication_share(software),
+    exchange_communication_share = stacks.exchange_communication_share(software),
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,

@@ -20,6 +20,7 @@ local ranks = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local slices = require "ett.step.slices"
+local stacks = require "ett.operator.stack"
 
 local timeline = {}
 
@@ -464,7 +465,7 @@ end
 --- wait is alone + share * (all - alone). If the wait may also be for the host, only the gathers of the first layers
 --- are certain.
 local function exposed_gather_seconds(state, gathers, wait)
-  local p, share = state.e.plan, lower.gather_communication_share(state.on.lowered.stack)
+  local p, share = state.e.plan, stacks.gather_communication_share(state.on.lowered.stack)
   if not (p.overlap_parameters and p.prefetch > 0) then return math.min(wait, gathers.seconds) end
   if state.e.host_bandwidth then return math.min(wait, gathers.first) end
   return math.max(0.0, math.min(wait, (wait - share * gathers.seconds) / (1 - share), gathers.seconds))
@@ -620,7 +621,8 @@ local function parts_in(state, stage, units)
     if units[2] then parts = pair_of(parts, parts_with_input(state, stage, units[2])) end
     local waits = state.e.gathers and "gathers of weights" or state.e.host_bandwidth and "waits" or nil
     local gathers = gathers_of(state, stage, units)
-    local laid = place_parts(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
+    local share = stacks.exchange_communication_share(lowered.stack)
+    local laid = place_parts(parts, units[1].seconds, waits, gathers, share)
     local wait = laid[1]
     if wait and wait.gathers then wait.gathers.seconds = exposed_gather_seconds(state, wait.gathers, wait.seconds) end
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
