@@ -1,70 +1,12 @@
-/* Factors, curves, and places of groups. */
-#include <math.h>
+/* Places of groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
-#include "comm/comm.h"
 #include "comm/placement.h"
-
-static void factors_are_those_of_nccl_tests(void **state) {
-  (void)state;
-  for (int64_t n = 2; n <= 4096; n *= 2) {
-    double share = (double)(n - 1) / (double)n;
-    assert_true(fabs(ett_comm_factor(ETT_COMM_ALL_REDUCE, n) - 2 * share) < 1e-15);
-    assert_true(fabs(ett_comm_factor(ETT_COMM_ALL_GATHER, n) - share) < 1e-15);
-    assert_true(fabs(ett_comm_factor(ETT_COMM_ALL_TO_ALL, n) - share) < 1e-15);
-    assert_true(ett_comm_factor(ETT_COMM_BROADCAST, n) == 1);
-  }
-  assert_true(ett_comm_factor(ETT_COMM_ALL_REDUCE, 1) == 0);
-}
-
-static void reads_curves(void **state) {
-  (void)state;
-  ett_err err;
-  ett_comm_curve curve = {.points = 2, .bytes = {1e6, 1e8}, .bandwidth = {20e9, 180e9}};
-  assert_int_equal(ett_comm_curve_check(&curve, &err), 0);
-  assert_true(fabs(ett_comm_curve_at(&curve, 1e7) - 60e9) < 1);
-  assert_true(ett_comm_curve_at(&curve, 1e9) == 180e9);
-  double last = 0;
-  for (double bytes = 1; bytes < 1e10; bytes *= 3) { /* more bytes take longer */
-    double seconds = bytes / ett_comm_curve_at(&curve, bytes);
-    assert_true(seconds > last && isfinite(seconds));
-    last = seconds;
-  }
-  curve.bytes[1] = 1;
-  assert_int_equal(ett_comm_curve_check(&curve, &err), -1);
-  curve.points = 0;
-  assert_int_equal(ett_comm_curve_check(&curve, &err), -1);
-}
-
-/* Nodes, and the fewest ranks on one of several. */
-static void places_groups(void **state) {
-  (void)state;
-  const struct {
-    int64_t degree, stride, gpus;
-    int nodes, inside, groups;
-  } cases[] = {
-      {8, 1, 4, 2, 4, 1}, {2, 1, 4, 1, 2, 0}, {4, 2, 4, 2, 2, 2}, {4, 4, 4, 4, 1, 4},
-      {4, 8, 4, 4, 1, 4}, {3, 1, 4, 1, 3, 0}, {6, 1, 4, 2, 2, 1}, {1, 1, 4, 1, 1, 0},
-  };
-  ett_err err;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    ett_ranks ranks = {.tiers = {2, 0, {cases[i].gpus, ETT_TIER_ALL}, {1, 1}},
-                       .world = cases[i].degree * cases[i].stride};
-    ett_rank_group group =
-        ett_rank_group_of((ett_axis){cases[i].degree, cases[i].stride});
-    ett_placement place;
-    assert_int_equal(ett_place_group(&ranks, group, &place, &err), 0);
-    assert_int_equal(ett_place_nodes(&place), cases[i].nodes);
-    assert_int_equal(ett_place_per_node(&place), cases[i].inside);
-    assert_int_equal(place.tier[1].groups, cases[i].groups);
-  }
-}
 
 /* Two copies of a slice, on stages s and pp - 1 - s: rank by rank (a map) as by division,
  * and by hand where both stages share a node. */
@@ -155,9 +97,6 @@ static void places_groups_on_a_torus(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(factors_are_those_of_nccl_tests),
-      cmocka_unit_test(reads_curves),
-      cmocka_unit_test(places_groups),
       cmocka_unit_test(places_copies),
       cmocka_unit_test(places_groups_on_a_torus),
       cmocka_unit_test(refuses_what_cannot_be_placed),

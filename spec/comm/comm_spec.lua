@@ -17,8 +17,9 @@ describe("ett.comm", function()
     local bytes = 1e12 -- latency does not matter
     for kind, factor in pairs { all_reduce = 2 * 7 / 8, all_gather = 7 / 8, reduce_scatter = 7 / 8 } do
       assert.near(bytes * factor / 200e9, estimate(kind, bytes, 1, 8).seconds, 1e-3, kind)
-      assert.near(factor, comm.factor(kind, 8), 1e-15)
+      for n = 1, 4096 do assert.near(factor * 8 / 7 * (n - 1) / n, comm.factor(kind, n), 1e-15) end
     end
+    assert.same({ 7 / 8, 1 }, { comm.factor("all_to_all", 8), comm.factor("broadcast", 8) })
     assert.near(bytes / 200e9, estimate("send_recv", bytes, 1, 2).seconds, 1e-3)
     assert.near(bytes * 7 / 8 / 200e9, estimate("all_to_all", bytes, 1, 8).seconds, 1e-3)
   end)
@@ -412,6 +413,13 @@ describe("ett.comm", function()
     assert.near(at(1e6).seconds - slope * (1e6 - 10), at(10).seconds, 1e-12)
     assert.near(60e9, at(1e7).bus_bandwidth, 1) -- geometric mean: the middle on a logarithmic scale
     assert.near(60e9, comm.curve_at(curve, 1e7), 1)
+    assert.equal(180e9, comm.curve_at(curve, 1e9))
+    local last = 0
+    for size = 0, 10 do
+      local seconds = 10 ^ size / comm.curve_at(curve, 10 ^ size)
+      assert.is_true(seconds > last)
+      last = seconds
+    end
   end)
 
   it("refuses a law whose fields differ at their second reading", function()

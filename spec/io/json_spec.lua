@@ -24,7 +24,7 @@ describe("ett.json.encode", function()
 
   it("tells an empty array from an empty object", function()
     assert.equal('{"a":[],"o":{}}', json.encode { a = json.array(), o = {} })
-    assert.equal('{"a":[],"o":{}}', json.encode(json.decode '{"a":[],"o":{}}'))
+    assert.equal('{"a":[],"o":{}}', json.encode(json.decode '{"a":[ ],"o":{}}'))
   end)
 
   it("takes what __json returns, with the indentation of a plain table", function()
