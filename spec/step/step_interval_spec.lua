@@ -1,12 +1,10 @@
 --- How the intervals of operators become that of a step (ett_step_interval), and how the correlation
 --- between their errors is estimated (spec/support/step_intervals.lua).
 local estimate = require "ett.step.estimate"
-local host = require "ett.host"
 local lower_times = require "ett.step.times"
 local model_module = require "ett.model"
+local near = require "near"
 local regress = require "ett.regress"
-
-package.path = package.path .. ";" .. host.root .. "/spec/support/?.lua"
 local step_intervals = require "step_intervals"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
@@ -58,7 +56,6 @@ describe("a step's interval", function()
     local spread = 0.02 * (1 + #name % 5)
     parts[#parts + 1] = { value = update, down = update * spread, up = 2 * update * spread }
     local value, low, high = step_intervals.interval(parts, estimate.correlation)
-    local function near(a, b) assert.is_true(math.abs(a - b) <= 1e-9 * b, ("%.17g against %.17g"):format(a, b)) end
     near(value, e.step_seconds)
     near(low, e.low_seconds)
     near(high, e.high_seconds)

@@ -8,6 +8,7 @@ if not usable then
   end)
   return
 end
+local near = require "near"
 local validate = require "ett.validate"
 local view_module = require "ett.validate.view"
 local wires = require "ett.validate.wires"
@@ -60,7 +61,6 @@ describe("ett validate", function()
 
   it("counts every rank of a processor, and what the host does", function()
     local view = view_module.new(constant(1e-3), constant(1e-3), { host = host, tp = 2, share = 3 })
-    local function near(expected, actual) assert.is_true(math.abs(actual / expected - 1) < 1e-9, tostring(actual)) end
     local run = 1e-3 + 1e-6 + 5e-7 -- kernel, recording, call
     near(3 * run, view:operator("gelu", { tokens = 10 }, "fp32", "forward").seconds)
     near(3 * (run + 1e-6), view:operator("embedding", { tokens = 10 }, "fp32", "forward").seconds)
@@ -247,7 +247,6 @@ describe("ett validate", function()
   it("adds to a step of a GPU what a sample has beyond its launch, and the step's own launch", function()
     local costs = { alone_seconds = 7e-6, chained_seconds = 2e-6, marked_seconds = 3e-6, launch_seconds = 9e-6 }
     local view = require("ett.validate.cuda").view(constant(25e-6), costs, "bf16")
-    local function near(expected, actual) assert.is_true(math.abs(actual / expected - 1) < 1e-9, tostring(actual)) end
     near(20e-6, view:operator("gelu", {}, "bf16", "forward").seconds)
     near(9e-6, view.launch_seconds)
     -- No operator is shorter than the shortest kernel.
