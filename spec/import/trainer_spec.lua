@@ -464,7 +464,8 @@ freq = 5
       .. "or --devices N to `ett search`",
     ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
       "data_parallel_shard_degree must be above 0 or -1, got 0",
-    ["[training]\nbatch_size = 2\n"] = "training.batch_size: torchtitan has renamed this field; write training.local_batch_size",
+    ["[training]\nbatch_size = 2\n"] = "training.batch_size: torchtitan has renamed this field; write "
+      .. "training.local_batch_size",
     ["[experimental]\ncontext_parallel_degree = 2\n"] =
       "experimental.context_parallel_degree: torchtitan has renamed this field; write "
         .. "parallelism.context_parallel_degree",
@@ -1125,15 +1126,15 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
         .. "or --devices N to `ett search`",
       ["ici_tensor_parallelism=-1 ici_fsdp_parallelism=2"] = "ici_tensor_parallelism = -1 takes the devices that are "
         .. "left; give tp=N",
-      ["ici_tensor_parallelism=-1"] = "ici_tensor_parallelism = -1: ici_fsdp_parallelism is -1 already, and only one axis",
-      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "ici_pipeline_parallelism and dcn_pipeline_parallelism must be 1",
+      ["ici_tensor_parallelism=-1"] = "= -1: ici_fsdp_parallelism is -1 already, and only one axis",
+      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "ici_pipeline_parallelism and dcn_pipeline_parallelism must",
       ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
       ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
         .. "'device'?; known are device, offload, remat",
     } do
       assert.matches(wanted, raised(of, "1", more), 1, true)
     end
-    assert.matches("per_device_batch_size: each of the 4 replicas gets 0.5 sequences, not a whole number; give micro_batch=N",
+    assert.matches("each of the 4 replicas gets 0.5 sequences, not a whole number; give micro_batch=N",
       raised(of, "0.5", "ici_fsdp_parallelism=4"), 1, true)
     assert.matches("dp = 6 must be a multiple of the other axes' 4",
       raised(of, "1", "ici_data_parallelism=4", { dp = 6 }), 1, true)

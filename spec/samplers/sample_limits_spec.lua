@@ -60,7 +60,8 @@ describe("ett sample", function()
     local text, status = run("sample c.lua --quiet --threads 2", short)
     assert.equal(1, status, text)
     assert.matches("ett: sleep with microseconds = 30000000 did not end within 0.3 seconds (ETT_KERNEL_SECONDS sets "
-      .. "the limit) on 2 threads, which cannot be stopped; the rows so far are saved; exclude the shape with 'where'", text, 1, true)
+      .. "the limit) on 2 threads, which cannot be stopped; the rows so far are saved; exclude the shape with 'where'",
+      text, 1, true)
   end)
 
   it("records an endless loop in the operator's Lua code, and continues", function()

@@ -185,8 +185,8 @@ local fields = {
         if p.schedule ~= "interleaved" then return p.pp end -- without effect
         return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
-      help = "interleaved: number of micro-batches that run through one chunk before the next chunk (default pp, or the "
-        .. "next valid number)" },
+      help = "interleaved: number of micro-batches that run through one chunk before the next chunk (default pp, or "
+        .. "the next valid number)" },
     { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
       c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing recomputation",
       help = "operators that the backward pass repeats: none, selective (attention's core), half (those that "

@@ -183,7 +183,9 @@ function cluster_init.write(name, folder, backend)
     error_module.raise("usage", "cluster init: a name is letters, digits, '_' and '-', got '%s'", name)
   end
   local path = ("%s/%s.lua"):format(folder, name)
-  if lfs.attributes(path) then error_module.raise("usage", "cluster init: '%s' exists already; remove it, or give another name or --out", path) end
+  if lfs.attributes(path) then
+    error_module.raise("usage", "cluster init: '%s' exists already; remove it, or give another name or --out", path)
+  end
   local text = cluster_init.text(name, cluster_init.look(backend))
   folder_module.make(folder)
   return folder_module.write(path, text), text

@@ -15,7 +15,9 @@ local function number_list(text, what)
     end
     list[#list + 1] = math.tointeger(value)
   end
-  if #list == 0 then error_module.raise("usage", "optimize: %s must be whole numbers separated by commas, got '%s'", what, text) end
+  if #list == 0 then
+    error_module.raise("usage", "optimize: %s must be whole numbers separated by commas, got '%s'", what, text)
+  end
   return list
 end
 

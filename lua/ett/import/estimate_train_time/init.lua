@@ -148,12 +148,15 @@ end
 ---@param label string the file's name, for messages
 function reference.timings(calls, label)
   if type(calls) ~= "table" or (next(calls) ~= nil and calls[1] == nil) then
-    error_module.raise("format", "%s: must hold a JSON list of recorded model calls, got %s", label, schema.describe(calls))
+    error_module.raise("format", "%s: must hold a JSON list of recorded model calls, got %s", label,
+      schema.describe(calls))
   end
   local operators, collectives, outside, negative = {}, {}, {}, {}
   for i, call in ipairs(calls) do
     local where = ("%s: call %d"):format(label, i)
-    if type(call) ~= "table" then error_module.raise("format", "%s: must be a JSON object, got %s", where, schema.describe(call)) end
+    if type(call) ~= "table" then
+      error_module.raise("format", "%s: must be a JSON object, got %s", where, schema.describe(call))
+    end
     local us = call.us
     if type(us) ~= "number" or us ~= us or us == math.huge or us == -math.huge then
       error_module.raise("format", "%s: field 'us' must be a finite time, got %s", where, schema.describe(us))

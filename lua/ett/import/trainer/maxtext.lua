@@ -21,7 +21,9 @@ local function mesh(config, given)
       if value > 0 then
         size[axis] = size[axis] * value
       elseif net == "ici" then
-        if open then error_module.raise("format", "%s = -1: %s is -1 already, and only one axis of ici may be -1", name, open.name) end
+        if open then
+          error_module.raise("format", "%s = -1: %s is -1 already, and only one axis of ici may be -1", name, open.name)
+        end
         open = { axis = axis, name = name }
       end
     end
@@ -87,8 +89,8 @@ return function(config, given, model, note, assume)
   local batch = config("", "per_device_batch_size", 12.0) * (given.tp or p.tp) * (given.cp or p.cp)
   p.micro_batch = given.micro_batch or math.tointeger(batch)
   if not p.micro_batch then
-    error_module.raise("format", "per_device_batch_size: each of the %d replicas gets %g sequences, not a whole number; "
-      .. "give micro_batch=N", p.dp, batch)
+    error_module.raise("format", "per_device_batch_size: each of the %d replicas gets %g sequences, not a whole "
+      .. "number; give micro_batch=N", p.dp, batch)
   end
   local shards = size.fsdp * size.fsdp_transpose * size.expert * p.cp
   p.zero = shards > 1 and 3 or 0
