@@ -1127,7 +1127,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       ["ici_tensor_parallelism=-1 ici_fsdp_parallelism=2"] = "ici_tensor_parallelism = -1 takes the devices that are "
         .. "left; give tp=N",
       ["ici_tensor_parallelism=-1"] = "= -1: ici_fsdp_parallelism is -1 already, and only one axis",
-      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "ici_pipeline_parallelism and dcn_pipeline_parallelism must",
+      ["ici_fsdp_parallelism=4 ici_pipeline_parallelism=2"] = "dcn_pipeline_parallelism must be 1, their product is 2",
       ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
       ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
         .. "'device'?; known are device, offload, remat",

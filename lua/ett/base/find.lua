@@ -329,7 +329,7 @@ end
 function find.load_file(path)
   if path == innermost then
     error_module.raise("model", "%s: needs '%s' before it is loaded, and finds itself by that name; rename the file",
-      path,       find.name_of(path))
+      path, find.name_of(path))
   elseif running[path] then
     error_module.raise("model", "%s and %s load each other; remove one of these two loads", path, innermost)
   end

@@ -35,8 +35,8 @@ end
 function composition.layout(p)
   local elements = (p.b + 0.0) * p.l * p.dim
   if elements > 9e18 then
-    error_module.raise("limit", "micro-batch * sequence length * model width (b * l * dim) must be at most 9e18, got %g",
-      elements)
+    error_module.raise("limit", "micro-batch * sequence length * model width (b * l * dim) must be at most 9e18, got "
+      .. "%g", elements)
   end
   -- Embedding, head and three more count as five layers. All stages get the rounded-down quotient. Unless pp divides
   -- encoders + 5, layers are lost or added, and the last stage of a deep pipeline gets a negative number.
