@@ -1,4 +1,4 @@
---- Pairwise: each rank sends one share to every other rank directly, over all tiers at once.
+--- Pairwise: each rank sends one share to every other rank directly, over all tiers at the same time.
 --
 -- Small messages inside a node use LL, as sends do (send.lua). Where a curve tells the time of an all_to_all inside a
 -- unit, a group over several units takes at least this time for the part that stays inside: on PCIe it may be longer

@@ -1,8 +1,8 @@
 /* demand.h - the messages and optimizer updates of a plan, and their times.
  *
- * An evaluation records every time that it lacks. The caller supplies all of them at once
- * and evaluates again. Plans of a sweep share one table, so each distinct message is
- * predicted once. */
+ * An evaluation records every time that it lacks. The caller supplies all of them
+ * together and evaluates again. Plans of a sweep share one table, so each distinct
+ * message is predicted once. */
 #ifndef ETT_STEP_DEMAND_H
 #define ETT_STEP_DEMAND_H
 

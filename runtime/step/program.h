@@ -140,7 +140,7 @@ typedef struct ett_layer_kind {
   double boundary;     /* output of a slice that ends with this layer, as a multiple of
                           boundary_bytes; 0: as before the layer */
   double half_bytes;   /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
-  double remade_bytes; /* made again at once under ETT_RECOMPUTE_SELECTIVE */
+  double remade_bytes; /* repeated and held together under ETT_RECOMPUTE_SELECTIVE */
   double shared_bytes; /* held once by a slice with layers of this kind */
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
   int stored;          /* not among the layers that ETT_RECOMPUTE_FULL recomputes */

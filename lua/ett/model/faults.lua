@@ -67,7 +67,7 @@ local function ends_branch(entry, before, product)
   return entry.collective == "tensor_leave" or before == product and entry.op and operator.get(entry.op).residual
 end
 
---- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products at once (parallel
+--- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products together (parallel
 --- blocks), but no norm may read a residual stream with partial sums, or a product before their sum.
 local function partial_sums(ops, c, warn)
   local open, added, before = {}, false, nil

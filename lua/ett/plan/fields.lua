@@ -247,7 +247,7 @@ local fields = {
       help = "all stages wait for one global gradient norm" },
     { "late_validation", "boolean", default = false, c = true,
       needs = { "pp above 1 and clip_gradients", function(p) return p.pp > 1 and p.clip_gradients end },
-      help = "the gradient norm is checked after the update: stages start the next step at once (zero bubble)" },
+      help = "the gradient norm is checked after the update: stages start the next step immediately (zero bubble)" },
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run; adds its days, price and energy" },
     { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true, also = "price_per_gpu_hour",

@@ -45,7 +45,7 @@ local function breakdown(lines, title, list)
 end
 
 local repeated_layers = { block = " of %d layers in a slice", every = " of 1 in %d layers",
-  uniform = " of %d layers at once" }
+  uniform = " in groups of %d layers" }
 
 local function plan_text(p, stack)
   local words = {}

@@ -43,7 +43,7 @@ local function limited(clock, fn, ...)
     if clock.paused or clock.spent < sample_limit.seconds and not waited then return end
     local where = debug.getinfo(2, "Slf")
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
-    debug.sethook(look, "", 1) -- raises again at once if user code catches the error
+    debug.sethook(look, "", 1) -- raises again immediately if user code catches the error
     if waited then error_module.raise("interrupt", "this Lua code did not end after a signal") end
     error_module.raise("limit", "%s:%d: this Lua code ran longer than %g seconds (ETT_KERNEL_SECONDS sets the limit)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)

@@ -90,7 +90,7 @@ local function reason(text, how, code)
 end
 
 --- Runs `ett ARGUMENTS` on several ranks; raises an error with the reason of a failure. mpirun ends when this process
---- ends for any reason, if setpriv (util-linux) is installed. An error or an interrupt ends mpirun at once.
+--- ends for any reason, if setpriv (util-linux) is installed. An error or an interrupt ends mpirun immediately.
 ---@param count integer ranks
 ---@param arguments string in the syntax of sh
 ---@param options table what (text for errors), log (path of the ranks' output, removed on success), environment

@@ -19,7 +19,7 @@ local journal = {}
 local Journal = {}
 Journal.__index = Journal
 
--- Seconds after which a line survives a crash of the machine. It survives a crash of the process at once.
+-- Seconds after which a line survives a crash of the machine. It survives a crash of the process immediately.
 local sync_seconds = 1.0
 
 --- A canonical text of a value; functions and C objects are ignored.

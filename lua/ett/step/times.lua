@@ -137,7 +137,7 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- Inputs of a lower bound for messages of several groups that leave a node at once. The bound in seconds is bytes *
+--- Inputs of a lower bound for messages of several groups that leave a node at the same time. The bound in seconds is bytes *
 --- share * groups / bandwidth.
 ---@return number|nil share; nil for single messages
 ---@return number|nil groups

@@ -82,8 +82,8 @@ typedef struct ett_pipeline {
    * queue on its link while the rank computes. */
   int blocking_sends;
   /* Whether receives block the receiver, too; needs blocking_sends. They do in
-   * DeepSpeed's pipelines. Megatron-LM sends and receives at once, so each side waits for
-   * one transfer.
+   * DeepSpeed's pipelines. Megatron-LM sends and receives together, so each side waits
+   * for one transfer.
    */
   int blocking_receives;
   /* Pairs: a rank runs the forward of one micro-batch together with the backward of

@@ -148,7 +148,7 @@ typedef struct run {
   atomic_uint next;
   atomic_llong room;
   uint64_t total; /* bytes of all files */
-  bool watched;   /* the caller waits and reports: new threads begin at once */
+  bool watched;   /* the caller waits and reports: new threads begin immediately */
   bool stopped;   /* by the progress function */
 } run;
 
