@@ -103,7 +103,7 @@ describe("the command line", function()
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
     ["cluster add-curve x.lua x.txt --out x"] = { "cluster: --out has no effect on add-curve", 2 },
     ["cluster init x --tier x"] = { "cluster: --tier has no effect on init", 2 },
-    ["bench nonsense"] = { "^bench: no benchmark 'nonsense'", 2 },
+    ["bench nonsense"] = { "^bench: unknown benchmark 'nonsense'; known are active, ", 2 },
   } do
     if case then it("ett " .. words, function() refused(words, case[1], case[2]) end) end
   end

@@ -84,8 +84,8 @@ function catalog.entries(kind)
   return list
 end
 
--- Examples and measures are programs: listing must not run them.
-local runs = { examples = true, measures = true }
+-- Examples and benchmarks are programs: listing must not run them.
+local runs = { examples = true, benchmarks = true }
 
 --- The fault of a field that a list shows, or nil.
 local function fault_of(value)

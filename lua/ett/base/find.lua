@@ -14,10 +14,11 @@ local roots -- of find.roots; nil after a change
 
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
-  architectures = "lua/architectures", campaigns = "samplers/campaigns", clusters = "clusters",
+  architectures = "lua/architectures", benchmarks = "spec/bench", campaigns = "samplers/campaigns",
+  clusters = "clusters",
   collectives = "lua/collectives",
   communication = "lua/ett/trace/communication", devices = "clusters/devices", examples = "examples",
-  measures = "spec/bench", metrics = "lua/ett/metrics", models = "lua/models",
+  metrics = "lua/ett/metrics", models = "lua/models",
   operators = "operators", schedules = "lua/schedules", stacks = "lua/stacks",
 }
 

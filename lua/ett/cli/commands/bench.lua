@@ -7,7 +7,7 @@ local schema = require "ett.base.schema"
 
 return {
   name = "bench",
-  offers = "measures",
+  offers = "benchmarks",
   starts = true,
   summary = "run the benchmarks of spec/bench (all, or the given names)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
@@ -25,8 +25,7 @@ return {
     package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
     for i, name in ipairs(names) do
       if not find.path("spec/bench", name) then
-        error_module.raise("usage", "bench: no benchmark '%s'%s; there are %s", name,
-          error_module.suggestion(name, known), table.concat(known, ", "))
+        error_module.raise("usage", "bench: %s", error_module.unknown("benchmark", name, known))
       end
       list[i] = find.load("spec/bench", name)
       local unread = { rows = true, page = true }
