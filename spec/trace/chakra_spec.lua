@@ -164,7 +164,7 @@ describe("Chakra execution traces", function()
     end
     local none, why = open("not a trace at all, but named like one")
     assert.is_nil(none)
-    assert.matches("not the content of a trace", tostring(why))
+    assert.matches("its content has no format that ett reads", tostring(why))
   end)
 
   it("gives advice for files without times", function()

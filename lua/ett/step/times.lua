@@ -137,8 +137,8 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- Inputs of a lower bound for messages of several groups that leave a node at the same time. The bound in seconds is bytes *
---- share * groups / bandwidth.
+--- Inputs of a lower bound for messages of several groups that leave a node at the same time. The bound in seconds is
+--- bytes * share * groups / bandwidth.
 ---@return number|nil share; nil for single messages
 ---@return number|nil groups
 ---@return number|nil bandwidth

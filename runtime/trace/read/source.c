@@ -196,7 +196,7 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   if (s->ignored)
     s->kind = ETT_TRACE_AUTO;
   else if (s->kind == ETT_TRACE_AUTO)
-    s->ignored = got                           ? "not the content of a trace"
+    s->ignored = got ? "its content has no format that ett reads"
                  : in && ett_inflate_fault(in) ? ett_inflate_fault(in)
                                                : "an empty file";
   int json = s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON;
