@@ -9,6 +9,6 @@ return {
   zero_stages = "0 3", -- as in fsdp_eager.lua
   -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).
   attention = "flash2", norm = "torch", cross_entropy = "composer", launch_seconds = 4e-05,
-  sharded = true, stops_early = true, master_shards = true,
+  gathers_slow = true, stops_early = true, master_shards = true,
   communication_share = 0.329,
 }

@@ -11,7 +11,7 @@ return {
   attention = "sdpa", -- models/common/attention.py: sdpa_backends; in 2025 cuDNN on B200 only (torchtitan#1196)
   norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   reads_counts = "before_exchange", -- expert_parallel.py, ExpertParallel._token_dispatch: splits go to the host
-  sharded = true, stops_early = true, master_shards = true,
+  gathers_slow = true, stops_early = true, master_shards = true,
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   frees_gradients = true, -- optimizer.py, zero_grad: set_to_none

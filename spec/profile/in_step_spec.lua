@@ -604,7 +604,7 @@ describe("kernels in a step", function()
     for _, name in ipairs { "tpu_v7x", "tpu_v6e", "h100_sxm" } do
       local device = devices.get(name)
       local function more(pass, exchange)
-        local stack = setmetatable({ exchange = exchange or 1 }, { __index = stack_module.get "plain" })
+        local stack = setmetatable({ routing_factor = exchange or 1 }, { __index = stack_module.get "plain" })
         shape.repeated = 1
         local whole = seconds(device, "moe_permute", shape, "bf16", pass, stack)
         shape.repeated = nil
@@ -740,7 +740,7 @@ it("sharding slows every operator of a micro-batch by the same factor", function
   local device = require("ett.profile.device").get "h100_sxm"
   local stack = require "ett.operator.stack"
   local times = require "ett.profile.device_times"
-  local sharded, whole = times.new(device, stack.get "plain:sharded"), times.new(device, stack.get "plain")
+  local sharded, whole = times.new(device, stack.get "plain:gathers_slow"), times.new(device, stack.get "plain")
   local function factor(name, shape)
     return sharded:operator(name, shape, "bf16", "forward").seconds
       / whole:operator(name, shape, "bf16", "forward").seconds
@@ -762,7 +762,8 @@ it("registered buffers slow computing by 4.5 of 24 multiprocessors' share", func
     return times.new(device, stack.get(words)):operator("residual_add", shape, "bf16", "forward").seconds
   end
   local alone = time "plain"
-  assert.near(4.5 / 24 * (time "plain:sharded" - alone), time "plain:sharded:registered_buffers" - alone, 1e-15)
+  assert.near(4.5 / 24 * (time "plain:gathers_slow" - alone),
+    time "plain:gathers_slow:registered_buffers" - alone, 1e-15)
   local model = require("ett.model").new("llama3-8b", {})
   local function step(words)
     local plan = { seq = 8192, micro_batch = 1, micro_batches = 4, dp = 8, zero = 3, overlap_gradients = true,

@@ -147,7 +147,7 @@ describe("clusters of unlike nodes", function()
         assert.equal(times.parts[i].cluster, own.cluster)
       end
     end
-    assert.is_false(kept[4].parts[2].stack.sharded)
+    assert.is_false(kept[4].parts[2].stack.gathers_slow)
   end)
 
   it("average prices, failures and the power of nodes over the devices in use", function()

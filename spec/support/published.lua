@@ -726,7 +726,7 @@ function published.stack(row)
   end
   local stack = published.factors.onto(copy(get_stack(name)))
   if name == "megatron_fsdp" and dispatcher then
-    stack.exchange = published.factors.onto(copy(get_stack(dispatcher))).exchange
+    stack.routing_factor = published.factors.onto(copy(get_stack(dispatcher))).routing_factor
   end
   -- Megatron-Bridge's recipe of Llama 3 8B on a node of H100 (llama3_llm_pretrain.py: cfg.ddp.nccl_ub).
   if name == "megatron_fsdp" and row.framework == "megatron-bridge" and row.device:find "^H100" and row.gpus <= 8 then

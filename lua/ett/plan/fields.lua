@@ -251,13 +251,13 @@ local fields = {
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run; adds its days, price and energy" },
     { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true, also = "price_per_gpu_hour",
-      help = "price of a device in US dollars (default the cluster's)" },
+      help = "price of a device per hour, in US dollars (default the cluster's)" },
     { "pue", "positive", optional = true, least = 1, most = 10, after = true,
       needs = power,
       help = "power usage effectiveness of the facility (default the cluster's, or 1.56)" },
     { "grams_co2_per_kwh", "nonnegative", optional = true, most = 1e4, after = true,
       needs = power,
-      help = "carbon dioxide of the grid (default the cluster's, or 480)" },
+      help = "grams of carbon dioxide per kWh of the grid (default the cluster's, or 480)" },
     { "failures_per_device_day", "fraction", optional = true, after = true,
       help = "failures per device and day that stop the run (default the cluster's)" },
     { "restart_seconds", "nonnegative", optional = true, most = 1e7, after = true,
@@ -268,7 +268,7 @@ local fields = {
       help = "seconds of work between checkpoints, rounded up to whole steps (default: the best)" },
     { "checkpoint_bandwidth", "positive", default = 122e6, least = 10000, unit = "bytes/s", most = 1e17, after = true,
       needs = failures,
-      help = "bytes/s of a device to storage; 2 TB/s over 16,384 devices, as for Llama 3, are 122e6" },
+      help = "bytes/s of a device to storage (Llama 3: 2 TB/s over 16,384 devices)" },
     { "jitter", "fraction", default = 0, after = true,
       help = "relative standard deviation of a device's computing time, independent in each step" },
     { "slow_share", "fraction", default = 0, after = true, help = "share of the devices that are slow" },
@@ -342,7 +342,7 @@ function fields.foreign_stage(p, stack)
     kept or stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
---- Whether kernels run while weights are gathered, which slows those of stacks with `sharded`.
+--- Whether kernels run while weights are gathered, which slows those of stacks with `gathers_slow`.
 function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.

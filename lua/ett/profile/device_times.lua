@@ -323,7 +323,7 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   local beside = op.beside_bytes and not self.burst and op.beside_bytes(shape, pass) or 0.0
   bytes = bytes + beside
   local beside_share = beside > 0 and beside / bytes or 0.0
-  if op.family == "router" then bytes = bytes * self.stack.exchange end
+  if op.family == "router" then bytes = bytes * self.stack.routing_factor end
   if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "rope" then bytes = bytes * self.stack.rope end
   if op.gated then bytes = bytes * self.stack.gated_mlp end
@@ -474,7 +474,7 @@ end
 --- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = time_alone(self, name, shape, dtype, pass), self.stack.slowdown
-  if self.stack.sharded then factor = factor * beside_sharding(self.device, self.stack, shape) end
+  if self.stack.gathers_slow then factor = factor * beside_sharding(self.device, self.stack, shape) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
     high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail,

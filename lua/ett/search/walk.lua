@@ -327,7 +327,7 @@ local function programs_of(self, parts)
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
   local apart = self.ways[parts[1].setting.axes].apart
   local last = apart[#apart]
-  local gathering = stack and stack.sharded and last and last.gathers and gathering_plan(parts)
+  local gathering = stack and stack.gathers_slow and last and last.gathers and gathering_plan(parts)
   if gathering then programs[true] = lower.program(self.model, gathering, times) end
   return programs
 end

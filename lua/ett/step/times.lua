@@ -369,10 +369,10 @@ end
 ---@param p table a clean plan
 function Times:of_plan(p)
   local own = self:for_stack(p.stack)
-  if not (own.stack and own.stack.sharded) or plan_fields.gathers_weights(p) then return own end
+  if not (own.stack and own.stack.gathers_slow) or plan_fields.gathers_weights(p) then return own end
   local apart = rawget(own, "apart") -- a view of times has its own
   if not apart then
-    apart = own:for_stack(merged(own.stack, { sharded = false }))
+    apart = own:for_stack(merged(own.stack, { gathers_slow = false }))
     own.apart = apart
   end
   return apart
