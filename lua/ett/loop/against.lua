@@ -77,7 +77,7 @@ local function rank_stacks(lines, view, subject, only)
   local list, gathers, from = {}, subject.plan.zero == 3, sources.of(subject)
   for _, name in ipairs(stacks.names()) do
     -- Stacks that gather weights beside computation are considered only for plans that do so.
-    local possible = name == only or gathers or not stacks.get(name).sharded
+    local possible = name == only or gathers or not stacks.get(name).gathers_slow
     for _, rate in ipairs(possible and from or {}) do
       local times, generated = rate[2]:for_stack(name), rate[3] and rate[3]:for_stack(name)
       local off, near, count = score(compare(lines, view, times, generated, subject.plan.dtype))
