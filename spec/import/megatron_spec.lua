@@ -517,9 +517,14 @@ describe("Megatron-LM's flags", function()
     assert.same({ 16, 2, "full", "megatron_deepspeed" }, { p.dp, p.zero, p.recompute, p.stack })
     assert.same({ "2 flags have no effect on the step" }, run.model.notes)
     for pp, noted in pairs { [1] = false, [2] = true } do
-      run = read(deepspeed .. "--overlap-grad-reduce --pipeline-model-parallel-size " .. pp)
-      assert.equal(not noted, run.plan.overlap_gradients)
+      run = read(deepspeed .. "--overlap-grad-reduce --overlap-param-gather --tensor-model-parallel-size 2 "
+        .. "--num-virtual-stages-per-pipeline-rank 2 --pipeline-model-parallel-size " .. pp)
+      p = run.plan
+      assert.same({ not noted, false, noted or nil, noted or nil, 1 },
+        { p.overlap_gradients, p.overlap_parameters, p.serial_sends, p.scatter_sends, p.vp })
       local notes = table.concat(run.model.notes, "\n")
+      assert.matches("DeepSpeed gathers weights during computing at stage 3 only", notes, 1, true)
+      assert.equal(noted, notes:find("DeepSpeed's pipelines have no virtual stages", 1, true) ~= nil)
       assert.equal(noted, notes:find("DeepSpeed's pipelines do not overlap reductions", 1, true) ~= nil)
     end
     run = read(deepspeed .. "--num-experts 16 --moe-expert-parallel-size 16 --moe-train-capacity-factor 1.25")

@@ -513,6 +513,7 @@ describe("a plan as DeepSpeed's JSON", function()
         gradient_dtype = pick { dtype, "fp32" }, bucket_bytes = pick { 2e8, 1e9 },
         overlap_gradients = pick { true, false } and pp == 1, clip_gradients = pick { true, false },
         stack = "megatron_deepspeed" }
+      if pp > 1 then plan.serial_sends, plan.scatter_sends = true, plan.tp > 1 end
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
       if zero > 1 then plan.offload_gradients = plan.offload_optimizer end
@@ -622,12 +623,12 @@ describe("a plan as DeepSpeed's JSON", function()
     local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, "fp16": { "enabled": true },
       "zero_optimization": { "stage": 1, "overlap_comm": true } }]]
     local function of(pp)
-      local plan, notes = read("ds.json", text, nil, { dp = 8, stack = "gpt_neox", pp = pp })
-      return { plan.overlap_gradients, notes[1] }
+      local plan, notes = read("ds.json", text, nil, { dp = 8, stack = "gpt_neox", pp = pp, tp = 2 })
+      return { plan.overlap_gradients, plan.serial_sends or false, plan.scatter_sends or false, notes[1] }
     end
-    assert.same({ true }, of(nil))
-    assert.same({ true }, of(1))
-    assert.same({ false, "overlap_comm: DeepSpeed's pipelines do not overlap reductions" }, of(4))
+    assert.same({ true, false, false }, of(nil))
+    assert.same({ true, false, false }, of(1))
+    assert.same({ false, true, true, "overlap_comm: DeepSpeed's pipelines do not overlap reductions" }, of(4))
   end)
 
   it("reduces gradients with DeepSpeed's messages", function()
@@ -686,7 +687,8 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "bf16", sums, "zero = 0 in bf16: DeepSpeed before #7515 (2025) refuses sums in bf16" },
       exported { zero = 0 })
     assert.same({ "bf16", "zero = 0: DeepSpeed's pipelines shard the optimizer states of bf16",
-      "pp = 2: set by the training script, not by DeepSpeed's configuration" },
+      "pp = 2: set by the training script, not by DeepSpeed's configuration",
+      "serial_sends = false: DeepSpeed's stages compute nothing while they send" },
       exported { zero = 0, pp = 2, gradient_dtype = "bf16" })
     assert.same({ "fp32" }, exported { zero = 2, gradient_all_reduce = true })
     assert.same({ "fp32", "dtype = 'fp8'" }, exported { zero = 0, dtype = "fp8" })

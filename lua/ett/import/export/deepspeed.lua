@@ -14,8 +14,18 @@ deepspeed.bucket_numbers = 500000000
 --- (zero/stage_1_and_2.py: average_tensor; DeepSpeed#5758).
 function deepspeed.all_reduces(zero) return zero == 1 or zero == 2 end
 
-deepspeed.states =
-  "gradient_all_reduce offload_gradients offload_optimizer offload_weights reduce_dtype shard"
+--- Sets the fields of a pipeline's sends: they block (pipe/p2p.py: send without async_op), and tensor ranks split
+--- activations (pipe/engine.py: is_pipe_partitioned).
+---@param given table fields that override those of the plan
+function deepspeed.set_sends(p, given)
+  p.serial_sends = true
+  local tp, splits = given.tp or p.tp or 1, given.sequence_parallel
+  if splits == nil then splits = p.sequence_parallel end
+  if tp > 1 and not splits then p.scatter_sends = true end
+end
+
+deepspeed.states = "gradient_all_reduce offload_gradients offload_optimizer offload_weights reduce_dtype "
+  .. "scatter_sends serial_sends shard"
 
 -- Types of weights in DeepSpeed.
 local own_types = { bf16 = true, fp16 = true, fp32 = true }
@@ -99,6 +109,9 @@ function deepspeed.write(_, p, leave_out)
   end
   if p.pp > 1 and p.zero > 1 then
     leave_out("zero = %d with pp = %d: DeepSpeed's pipelines allow at most stage 1", p.zero, p.pp)
+  end
+  if p.pp > 1 and not p.serial_sends then
+    leave_out "serial_sends = false: DeepSpeed's stages compute nothing while they send"
   end
   if p.pp > 1 and p.schedule ~= "1f1b" then leave_out("schedule = '%s': DeepSpeed runs 1f1b", p.schedule) end
   if p.recompute ~= "none" then

@@ -253,7 +253,7 @@ local function stated_slices(p, args, layers)
   end
 end
 
-local function set_pipeline(p, args, layers)
+local function set_pipeline(p, args, layers, given)
   p.vp, p.schedule = 1, "1f1b"
   local per_chunk, chunks = args:number "num-layers-per-virtual-pipeline-stage",
     args:number "num-virtual-stages-per-pipeline-rank"
@@ -261,9 +261,12 @@ local function set_pipeline(p, args, layers)
   if per_chunk and per_chunk > 0 then chunks = (layers + embedding + loss) // p.pp // per_chunk end
   local slices = stated_slices(p, args, layers)
   if slices then chunks = #slices // p.pp end
-  if chunks and chunks > 1 and p.pp > 1 then
+  if p.pp > 1 and args:has "deepspeed" then
+    deepspeed.set_sends(p, given)
+    if chunks and chunks > 1 then args:note "DeepSpeed's pipelines have no virtual stages: the plan has vp = 1" end
+  elseif chunks and chunks > 1 and p.pp > 1 then
     p.vp, p.schedule = chunks, "interleaved"
-    p.overlap_sends = not (args:has "no-overlap-p2p-communication" or args:has "deepspeed")
+    p.overlap_sends = not args:has "no-overlap-p2p-communication"
     p.interleave_group = args:number "microbatch-group-size-per-virtual-pipeline-stage"
   end
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
@@ -484,7 +487,7 @@ return function(args, hyper, given, stack)
   set_precision(p, args, given)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
-  set_pipeline(p, args, hyper.layers)
+  set_pipeline(p, args, hyper.layers, given)
   set_recompute(p, args, hyper.layers, given)
   local sharded = set_sharding(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)

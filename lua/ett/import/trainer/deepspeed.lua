@@ -157,6 +157,7 @@ return function(config, given, _, note, assume)
   local pipelined = (given.pp or 1) > 1
   if pipelined and overlaps then note "overlap_comm: DeepSpeed's pipelines do not overlap reductions" end
   p.overlap_gradients = overlaps and not pipelined
+  if pipelined then export.set_sends(p, given) end
   if p.zero == 3 then p.overlap_parameters = overlaps end
   local bucket = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
     * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
