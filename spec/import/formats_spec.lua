@@ -39,6 +39,9 @@ describe("ett.import.formats", function()
     end
     local said = message(formats.check, "recipe.py", "cfg.model.tensor_model_parallel_size = 4", "--plan")
     assert.matches("^this is a Python program; ett does not run it: give its fields as words NAME=VALUE", said)
+    assert.equal("this is a configuration of GPT-NeoX; ett does not read it: give its fields as words NAME=VALUE, with "
+      .. "stack=gpt_neox", message(formats.check, "20B.yml", '{ "pipe-parallel-size": 4,\n"zero_optimization": {} }',
+      "--plan"))
     assert.equal("", message(formats.check, "other.json", "{}", "--model"))
     assert.equal("", message(formats.check, "mine.txt", "", "--plan"))
   end)

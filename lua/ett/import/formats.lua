@@ -13,7 +13,8 @@ local function has(text, words)
   return false
 end
 
--- Each kind: its name, its option, and whether a file is of this kind. Only words that other kinds never hold decide.
+-- Each kind: its name, its option, whether a file is of this kind, and the advice if no option reads it. Only words
+-- that other kinds never hold decide.
 local kinds = {
   { "a Hugging Face configuration", "--model", function(path, text)
     return path:find "%.json$" and text:find '"model_type"' and text:find '"hidden_size"'
@@ -36,14 +37,18 @@ local kinds = {
   { "a script or configuration of MaxText", "--plan", function(path, text)
     return not path:find "%.json$" and overrides.known(text)
   end },
-  { "a Python program", nil, function(path) return path:find "%.py$" end },
+  { "a configuration of GPT-NeoX", nil, function(path, text)
+    return path:find "%.ya?ml$" and text:find '"?pipe[-_]parallel[-_]size"?:'
+  end, "ett does not read it: give its fields as words NAME=VALUE, with stack=gpt_neox" },
+  { "a Python program", nil, function(path) return path:find "%.py$" end,
+    "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script" },
 }
 
--- The kind of a file: its name and its option; nil if no words decide.
+-- The kind of a file: its name, its option and the advice; nil if no words decide.
 local function kind_of(path, text)
   for _, kind in ipairs(kinds) do
-    local name, option, is = table.unpack(kind, 1, 3)
-    if is(path, text) then return name, option end
+    local name, option, is, advice = table.unpack(kind, 1, 4)
+    if is(path, text) then return name, option, advice end
   end
 end
 
@@ -63,10 +68,9 @@ end
 ---@param text string its content
 ---@param option string the option to which it was given
 function formats.check(path, text, option)
-  local name, own = kind_of(path, text)
+  local name, own, advice = kind_of(path, text)
   if not name or own == option then return end
-  error_module.raise("format", "this is %s; %s", name, own and ("`ett predict` reads it with %s"):format(own)
-    or "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script")
+  error_module.raise("format", "this is %s; %s", name, own and ("`ett predict` reads it with %s"):format(own) or advice)
 end
 
 return formats
