@@ -51,6 +51,25 @@ describe("several recordings of one rank", function()
     end
   end)
 
+  it("are of one device: files of another one are of another run, with a warning", function()
+    for first, warned in pairs { ["A100"] = true, ["V100"] = false } do
+      local recordings = { ["a.json"] = recording(0, 0, 1), ["b.json"] = recording(0, 90000, 3) }
+      for name, each in pairs(recordings) do
+        function each.document(r)
+          local out = maker.document(r)
+          out.deviceProperties = { { id = 0, name = name == "a.json" and first or "V100" } }
+          return out
+        end
+      end
+      with(recordings, function(folder)
+        local view <close> = assert(require("ett.trace.view").open(folder, {}))
+        assert.equal(warned and 2 or 1, #view:processes())
+        local list = view:warnings()
+        assert.equal(warned and "duplicate_rank" or nil, list[1] and list[1].code)
+      end)
+    end
+  end)
+
   it("separate their steps if the step numbers restart", function()
     with({ ["rank0.1.pt.trace.json"] = recording(0, 0, 1), ["rank0.2.pt.trace.json"] = recording(0, 90000, 1) },
       function(folder)

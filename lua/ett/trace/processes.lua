@@ -1,7 +1,8 @@
 --- The processes of a trace, and the recordings of each.
 --
 -- A profiler with a schedule writes one file for each recording of a rank. Files of one rank that follow one
--- another in time are recordings of one process. Files of one rank and the same time are different processes.
+-- another in time are recordings of one process. Files of one rank and the same time are different processes, and so
+-- are files of different devices: they are of different runs.
 local interval = require "ett.interval"
 
 local processes = {}
@@ -20,12 +21,21 @@ local function identity(file)
   return file.rank or file.path:match("([^/]+)%.%d+%.pt%.trace%.json")
 end
 
---- The first candidate process without a file that overlaps this piece in time, or nil.
+--- Name of the device that recorded a file, or nil.
+local function device_of(file)
+  local text = file.root and file.root.deviceProperties
+  return type(text) == "string" and text:match('"name"%s*:%s*"([^"]*)"') or nil
+end
+
+--- The first candidate process without a file that overlaps this piece in time or is of another device, or nil.
 local function fitting(candidates, piece)
   local home
   for _, process in ipairs(candidates) do
     local fits = true
-    for _, other in ipairs(process.pieces) do fits = fits and span_overlap(piece, other) < same_time end
+    for _, other in ipairs(process.pieces) do
+      fits = fits and span_overlap(piece, other) < same_time
+        and (not piece.device or not other.device or piece.device == other.device)
+    end
     if fits then home = process end
   end
   return home
@@ -42,7 +52,7 @@ local function name_them(list)
   end
 end
 
---- The processes: { {rank=, files={index…}, paths={[path]=true}, pieces={ {file=, from=, to=} }, kind=,
+--- The processes: { {rank=, files={index…}, paths={[path]=true}, pieces={ {file=, from=, to=, device=} }, kind=,
 --- world_size=, info=, key=, index=} }.
 function processes.list(view)
   local t, by_identity, list, spans = view:events_needed(), {}, {}, {}
@@ -52,7 +62,7 @@ function processes.list(view)
     local index = file.index -- its index among all files found, ignored files included
     local from, to = table.unpack(spans[index] or {})
     if from == nil and #files > 1 then from, to = t:events{ file = index }:span() end
-    local piece, id = { file = index, from = from or 0, to = to or 0 }, identity(file)
+    local piece, id = { file = index, from = from or 0, to = to or 0, device = device_of(file) }, identity(file)
     local candidates = id and by_identity[id] or {}
     local home = fitting(candidates, piece)
     if not home then
