@@ -13,7 +13,8 @@ was not recorded. Of rows that start together, the one launched first counts. Id
 pipeline_bubble also counts rows outside a stage's passes, such as the update. idle_outside is window time before the
 first and after the last row.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
-  units = { compute_ms = "ms", exposed_comm_ms = "ms", memory_ms = "ms", idle_ms = "ms" },
+  units = { compute_ms = "ms", exposed_comm_ms = "ms", memory_ms = "ms", idle_ms = "ms", idle_host_ms = "ms",
+    idle_device_ms = "ms", idle_unknown_ms = "ms", idle_outside_ms = "ms", span_ms = "ms" },
   compute = function(view)
     local ranks, sums = {}, {}
     for _, lane in ipairs(view:lanes()) do
