@@ -108,6 +108,21 @@ trace_run ...
 missing/ ...cannot read 'missing/'...
 ?1
 
+$ cd $SPEC && ett trace trace_run trace_run wall_time_s; ett trace trace_run trace_run collective_list --quiet
+trace      wall_time_s
+trace_run       0.0007
+trace_run       0.0007
+trace
+trace_run  needs at least two ranks...
+trace_run  needs at least two ranks...
+?1
+
+$ mkdir ranks && for r in 0 1; do sed "s/{\"rank\":0,\"world_size\":1/{\"rank\":$r,\"world_size\":2/" $SPEC/trace_run/rank0.json > ranks/$r.json; done && ett trace ranks/*.json iter_time
+ett: trace: 2 files of different ranks, each read as a run of its own; to read them as one run, give the folder 'ranks'
+trace ... avg_iter_time_ms
+ranks/0.json ... 1
+ranks/1.json ... 1
+
 # A metric of one's own: one file in a folder of ETT_PATH; a communication library likewise.
 $ mkdir -p mine/lua/ett/metrics mine/lua/ett/trace/communication && cat > mine/lua/ett/metrics/longest_gap.lua <<'EOF'
 > return { name = "longest_gap", summary = "longest time a device did nothing", needs = "device rows",

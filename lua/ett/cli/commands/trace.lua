@@ -167,7 +167,40 @@ local function batch_row(path, opts, chosen)
   for _, rank in pairs(results.device_time and results.device_time.ranks or {}) do
     devices = devices + (rank.gpu_span_us and 1 or 0)
   end
-  return { trace = path, metrics = results, unavailable = reasons, devices = devices }
+  local file = view.trace and #view.trace.files == 1 and view.trace.files[1]
+  local run = file and file.rank and (file.world_size or 1) > 1 and path:match("^(.*)/[^/]+$")
+  return { trace = path, metrics = results, unavailable = reasons, devices = devices },
+    run and { folder = run, rank = file.rank }
+end
+
+--- Notes on several files of one folder that are different ranks: each is read as a run of its own.
+local function warn_of_ranks(runs, count)
+  local folder, ranks = runs[1] and runs[1].folder, {}
+  for _, each in ipairs(runs) do
+    if each.folder ~= folder or ranks[each.rank] then return end
+    ranks[each.rank] = true
+  end
+  if #runs == count then
+    io.stderr:write(pretty.line(("ett: trace: %d files of different ranks, each read as a run of its own; to read them "
+      .. "as one run, give the folder '%s'"):format(count, folder)), "\n")
+  end
+end
+
+--- Columns of the metrics that were asked for and have none of batch_columns: their single values with a unit.
+local function asked_columns(rows, chosen)
+  local columns, known = {}, {}
+  for _, column in ipairs(batch_columns) do known[column[1]] = true end
+  for _, metric in ipairs(chosen) do
+    for _, key in ipairs(known[metric.name] and {} or require("ett.base.schema").keys(metric.units or {})) do
+      local name, found = metric.name .. "." .. key, false
+      for _, row in ipairs(rows) do
+        local value = row.metrics and row.metrics[metric.name] and row.metrics[metric.name][key]
+        found = found or type(value) == "number"
+      end
+      if found then columns[#columns + 1] = { key = name, title = key, metric = metric.name, field = key } end
+    end
+  end
+  return columns
 end
 
 --- Prints a line for each trace, with a column for each single value of each metric: "iter_time.avg_iter_time_ms".
@@ -194,44 +227,55 @@ local function print_batch_csv(rows)
   end
 end
 
---- Prints a table with those columns of batch_columns whose metrics were chosen.
-local function print_batch_table(rows, chosen)
+--- Prints a table with those columns of batch_columns whose metrics were chosen, and with those of `asked`.
+local function print_batch_table(rows, chosen, asked)
   local wanted = {}
   for _, metric in ipairs(chosen) do wanted[metric.name] = true end
   local columns, lines = { { key = "trace", title = "trace" } }, {}
   for _, column in ipairs(batch_columns) do
     local metric, key = column[1], column[2]
-    if wanted[metric] then columns[#columns + 1] = { key = key, title = key, metric = metric } end
+    if wanted[metric] then columns[#columns + 1] = { key = key, title = key, metric = metric, field = key } end
+  end
+  table.move(asked, 1, #asked, #columns + 1, columns)
+  local computed = false
+  for _, row in ipairs(rows) do computed = computed or row.metrics and next(row.metrics) ~= nil end
+  if computed and #columns == 1 then
+    io.stderr:write(("ett: trace: %s has tables and no single values: give one trace, or --json\n"):format(
+      chosen[1].name))
   end
   columns[#columns + 1] = { key = "error", title = "" }
   for i, row in ipairs(rows) do
     lines[i] = { trace = row.trace, error = row.error or "", devices = row.devices }
     for _, column in ipairs(columns) do
       local result = column.metric and row.metrics and row.metrics[column.metric]
-      if result and column.key ~= "devices" then lines[i][column.key] = result[column.key] end
+      if result and column.key ~= "devices" then lines[i][column.key] = result[column.field] end
     end
   end
   for _, line in ipairs(require("ett.trace.text").table(columns, lines)) do print(line) end
 end
 
---- Prints the metrics of several traces; an unreadable trace is a row with its error.
-local function batch(paths, opts, chosen)
-  local rows, failed = {}, false
+--- Prints the metrics of several traces; an unreadable trace is a row with its error, and so is one that lacks data for
+--- all metrics that were asked for.
+local function batch(paths, opts, chosen, asked)
+  local rows, failed, runs = {}, false, {}
   for i, path in ipairs(paths) do
-    local ok, row = pcall(batch_row, path, opts, chosen)
+    local ok, row, run = pcall(batch_row, path, opts, chosen)
     if not ok then
       local object = error_module.from(row)
       if object.kind == "internal" then error(object, 0) end
       row, failed = { trace = path, error = tostring(object) }, true
+    elseif asked and next(row.metrics) == nil then
+      row.error, failed = row.unavailable[chosen[1].name], true
     end
-    rows[i] = row
+    rows[i], runs[#runs + 1] = row, ok and run or nil
   end
+  if not opts.quiet then warn_of_ranks(runs, #paths) end
   if opts.json then
     print_value(opts, rows)
   elseif opts.csv then
     print_batch_csv(rows)
   else
-    print_batch_table(rows, chosen)
+    print_batch_table(rows, chosen, asked and asked_columns(rows, chosen) or {})
   end
   return failed and 1 or 0
 end
@@ -378,8 +422,10 @@ local function run(opts, positional)
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
   if opts.card then error_module.wrap("trace: --card", require("ett.trace.card").check, opts.card) end
   if opts.against or opts.read_plan or opts.what_if then
-    if #paths > 1 then error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d",
-      #paths) end
+    if #paths > 1 then
+      error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d; the files of one "
+        .. "run are one trace: give their folder", #paths)
+    end
     return print_loop(paths[1], opts, names)
   end
   if opts.diff then return print_diff(paths, opts, metrics.load_all{ "device_time", "operator_table" }) end
@@ -397,7 +443,7 @@ local function run(opts, positional)
   end
   local chosen = named(metrics.load_all, names)
   if not opts.html then refuse_unread(opts, chosen) end
-  if #paths > 1 then return batch(paths, opts, chosen) end
+  if #paths > 1 then return batch(paths, opts, chosen, asked and not opts.all) end
   local needed = opts.html and metrics.load_all(metrics.names()) or chosen
   local view <close> = open(paths[1], opts, needed)
   warn(view, opts)
