@@ -2,6 +2,7 @@
 local architecture = require "ett.model.architecture"
 local blocks = require "ett.model.blocks"
 local estimate = require "ett.step.estimate"
+local folder = require "ett.base.folder"
 local schema = require "ett.base.schema"
 local tree = require "tree"
 
@@ -12,7 +13,11 @@ local function of_page(n, own)
   local at = 0
   for code in text:gmatch "\n```lua\n(.-)\n```" do
     at = at + 1
-    if at == n then return architecture.new(assert(load(code))(), own) end
+    if at == n then
+      return folder.within(function(path)
+        return architecture.new(folder.write(path .. "/page.lua", code), own)
+      end)
+    end
   end
 end
 
@@ -51,6 +56,23 @@ describe("the files to copy", function()
       end
     end
   end)
+end)
+
+it("the cross-attention to copy has the FLOPs, weights and messages of its text", function()
+  local function run(text_seq, plan)
+    plan.seq, plan.micro_batches = 1024, 2
+    return estimate { plan = plan, cluster = "dgx_h100", model = of_page(3, { layers = 4, hidden = 1024, heads = 8,
+      vocab = 32000, ffn = 4096, text_seq = text_seq }) }
+  end
+  local short, long = run(256, {}), run(512, {})
+  local more = 4 * (2.0 * 256 * 1024 * 2048 + 4.0 * 1024 * 256 * 1024) -- keys and values; scores and their products
+  assert.near(2 * 3 * more, long.model_flops_per_step - short.model_flops_per_step, 1)
+  assert.equal(4 * (12 * 1024 * 1024 + 4 * 1024 * 1024 + 3 * 1024) + 2 * 32000 * 1024 + 1024, short.model.parameters)
+  local stream = 2.0 * 256 * 1024 -- once for all layers; keys and values in each
+  assert.equal(stream + 4 * 2 * stream, long.stages[1].activation_bytes - short.stages[1].activation_bytes)
+  local split = run(512, { pp = 2, tp = 2, cp = 2 })
+  assert.near(long.model_flops_per_step, split.model_flops_per_step, 1)
+  assert.same({}, split.warnings)
 end)
 
 it("the page lists every function of blocks", function()
