@@ -1,4 +1,4 @@
---- Searches of schedules whose stages share weights with other stages.
+--- Searches of schedules whose stages share weights with other stages, and of models without attention.
 local ett = require "ett"
 local search = require "ett.search.search"
 
@@ -34,4 +34,15 @@ describe("a search with a schedule of two ways", function()
     assert.same({ "shard needs zero of at least 1, got 0" },
       require("ett.plan").violations(plan, model, "dgx_h100"))
   end)
+end)
+
+it("a search tries more tensor ranks than heads for a model without attention", function()
+  local mlps = require("ett.model.architecture").new(function(h)
+    local blocks = require "ett.model.blocks"
+    return blocks.decoder(h, { name = "mlp", count = h.layers, ops = blocks.dense_feed(h) })
+  end, { layers = 2, hidden = 1024, heads = 1, vocab = 32000 })
+  local found, seen = search.new { model = mlps, cluster = "dgx_h100", devices = 4, keep = 100, plan = { seq = 512,
+    cp = 1, pp = 1, global_batch = 4, micro_batch = 1, recompute = "none", zero = 0 } }, {}
+  for _, row in ipairs(found.rows) do seen[row.tp] = true end
+  assert.same({ true, true, [4] = true }, seen)
 end)

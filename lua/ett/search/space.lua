@@ -9,6 +9,7 @@
 --
 -- C walks the fields below a chunk (runtime/search): recompute, zero, reshard, overlaps of parameters, gradients and
 -- sends. A field without effect takes only one value, so no plan is counted twice.
+local architecture = require "ett.model.architecture"
 local cluster_module = require "ett.profile.cluster"
 local divisors = require "ett.base.divisors"
 local parts = require "ett.profile.network.parts"
@@ -528,8 +529,8 @@ local function add_setting(self, setting)
     if #self.axes[name] == 1 then p[name] = self.axes[name][1] end
   end
   add_follows(self, setting, p)
-  local all = divisors(setting.devices)
-  for _, tp in ipairs(values(self, "tp", up_to(all, self.model.hyper.heads or setting.devices))) do
+  local all, heads = divisors(setting.devices), architecture.reads(self.model).heads and self.model.hyper.heads
+  for _, tp in ipairs(values(self, "tp", up_to(all, heads or setting.devices))) do
     for _, cp in ipairs(values(self, "cp", up_to(all, p.seq))) do
       add_units(self, setting, tp, cp, grids_of(self, setting, tp, cp, all))
     end
