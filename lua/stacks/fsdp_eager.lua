@@ -11,8 +11,8 @@ return {
   -- NO_SHARD, FULL_SHARD. SHARD_GRAD_OP shards the weights, too: it gathers them for the forward pass and frees them
   -- after the backward pass (torch/distributed/fsdp/api.py), as zero=3 reshard=false.
   zero_stages = "0 3",
-  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.87,
-  moe_launches = 9.72, gathers_slow = true, stops_early = true, master_shards = true,
+  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.6,
+  moe_launches = 9.96, gathers_slow = true, stops_early = true, master_shards = true,
   reads_counts = "before_permute", -- NVIDIA-NeMo/Automodel#3931: DeepEP and HybridEP
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,

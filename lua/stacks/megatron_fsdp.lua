@@ -10,7 +10,7 @@ return {
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   gathers_mxfp8 = true, -- fsdp/src/megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer
   overlap_gradients = true, overlap_parameters = true, -- arguments.py requires both for optim_grads_params
-  launch_seconds = 6.32e-05, routing_factor = 1.87, moe_launches = 9.72, expert_seconds = 1.24e-05,
+  launch_seconds = 6.32e-05, routing_factor = 1.6, moe_launches = 9.96, expert_seconds = 1.19e-05,
   reads_counts = "beside_permute", -- as in megatron.lua
   expert_bias = 11.3, clamped_mlp = 3.67, clamped_mlp_backward = 4.6, scaled_rope = 7.25, -- as in megatron.lua
   gathers_slow = true, hides_sums = true, fused_accumulation = true, -- as in megatron.lua

@@ -4,7 +4,7 @@ return {
   summary = "Megatron-LM for mixtures of experts: DeepEP dispatch, grouped products",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "hopper",
-  routing_factor = 1.07,
+  routing_factor = 1.03,
   -- fused_a2a.py: FusedDispatch of DeepEP waits for the device, and HybridEPDispatch without num_permuted_tokens. Their
   -- backward passes do not.
   reads_counts = "before_permute",

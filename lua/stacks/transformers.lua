@@ -6,7 +6,7 @@ return {
   overlaps_tensor = false,
   overlapped_gathers = "3", -- as in megatron_deepspeed.lua
   context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
-  attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.87,
+  attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.6,
   moe_launches = 8.7, gathers_slow = true, stops_early = true,
   communication_share = 0.319,
   -- q * cos + rotate_half(q) * sin moves 20 bytes an element forward (products 8, negation and cat 6, sum 6), and 30

@@ -84,6 +84,7 @@ factors.list = {
   { "sharded.hopper", place("sharded", "hopper"), prior = 1.15, spread = 0.08, on = hopper },
   { "sharded.blackwell", place("sharded", "blackwell"), prior = 1.1, spread = 0.06, on = blackwell },
   { "host.grace", place("host", "grace"), prior = 2.6, spread = 0.3, on = on "^GB" },
+  { "streams_start", place("streams_start"), prior = 1e-4, spread = 2, on = moe },
 }
 
 --- Values that ett ships.

@@ -74,8 +74,8 @@ end
 
 -- Time of the products of experts. A stack runs them on a few CUDA streams (Transformer Engine,
 -- nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams is between the time of one grouped
--- kernel and the sum of separate products. The in-step factor of large products applies to the part that grows with the
--- tokens.
+-- kernel and the sum of separate products, and a fixed time comes on top. The in-step factor of large products applies
+-- to the part that grows with the tokens.
 local function expert_product(self, kernel, dtype, x)
   if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
   local how = { ways = "grouped", slower = in_step_factor(self.device, kernel, dtype, math.huge),
@@ -90,7 +90,7 @@ local function expert_product(self, kernel, dtype, x)
     if streams then
       together = together + in_step.apart * math.max(0.0, apart[i] - together)
     end
-    found[i] = together * in_step.grouped[kind]
+    found[i] = together * in_step.grouped[kind] + (streams and in_step.streams_start or 0.0)
   end
   return table.unpack(found)
 end

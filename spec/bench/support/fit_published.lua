@@ -1,9 +1,9 @@
 --- Fits the factors of spec/support/published_factors.lua to published steps: to all sources, and without one source
 -- each.
 --
---   ett run spec/bench/support/fit_published.lua [only=hopper] [rounds=3] [most=8] [out=FILE] [write=true]
+--   ett run spec/bench/support/fit_published.lua [only=hopper,apart] [rounds=3] [most=8] [out=FILE] [write=true]
 --
--- only: a pattern; factors whose names it does not match keep their values. write: the factors fitted on all sources
+-- only: patterns; factors whose names match none of them keep their values. write: the factors fitted on all sources
 -- go into in_step.lua and the stacks.
 -- Gauss-Newton on log(estimated / measured): Huber weights; each source and device has the weight of the square root
 -- of its rows; each factor is pulled to its prior. Fits without a source use the derivatives of the last round.
@@ -21,7 +21,8 @@ local count = #factors.list
 
 local chosen, acting = {}, {}
 for i, factor in ipairs(factors.list) do
-  chosen[i] = not options.only or factor[1]:find(options.only) ~= nil
+  chosen[i] = not options.only
+  for pattern in (options.only or ""):gmatch "[^,]+" do chosen[i] = chosen[i] or factor[1]:find(pattern) ~= nil end
   if chosen[i] then acting[#acting + 1] = factor end
 end
 assert(#acting > 0, "no factor matches " .. tostring(options.only))
