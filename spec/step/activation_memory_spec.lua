@@ -791,13 +791,9 @@ describe("recompute_layers", function()
         given.last and { forward = { given.last }, never_again = true } },
       kinds = { { place = "middle", count = layers, uses = { 1, given.last and 1 }, input_bytes = 10 } },
       recompute_layers = given.recompute_layers, recompute_method = given.recompute_method }
-    local demands <close> = step_core.demands()
-    local workspace <close> = step_core.workspace()
     local plan = step_core.plan(merged({ seq = 1, recompute = "full", clip_gradients = false }, given))
-    program:evaluate(plan, demands, workspace, false)
-    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0) end
     local list = {}
-    for i, stage in ipairs(program:evaluate(plan, demands, workspace, false).stages) do
+    for i, stage in ipairs(step_core.evaluated(program, plan).stages) do
       list[i] = { stage.recompute_seconds, stage.activation_bytes + stage.working_bytes }
     end
     return list

@@ -9,13 +9,8 @@ local function evaluate(share, given, seconds, operations, of_exchanges, blockin
     operations = operations or { { forward = { T }, backward = { 2 * T }, dense_parameters = 1000 } },
     kinds = { { place = "middle", count = L, uses = operations and { 1, 1, 1 } or { 1 } } }, boundary_bytes = 1,
     communication_share = share, exchange_communication_share = of_exchanges, blocking_reductions = blocking }
-  local demands <close> = step_core.demands()
-  local workspace <close> = step_core.workspace()
   given.seq, given.clip_gradients, given.bucket_bytes = 1, false, 1e12
-  local plan = step_core.plan(given)
-  program:evaluate(plan, demands, workspace, false)
-  for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, seconds[d.kind] or 0) end
-  return program:evaluate(plan, demands, workspace, false)
+  return step_core.evaluated(program, step_core.plan(given), function(d) return seconds[d.kind] end)
 end
 
 describe("the share of a device that communication takes", function()

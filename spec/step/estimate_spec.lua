@@ -268,13 +268,9 @@ describe("estimate", function()
       operations = { { forward = { 1 }, backward = { 10 } }, { forward = { 100 }, backward = { 200 } } },
       kinds = { { place = "middle", count = 2, uses = { 0, 1 } },
         { place = "middle", count = 4, uses = { 0, 1 }, boundary = 2 } } }
-    local demands <close> = step_core.demands()
-    local workspace <close> = step_core.workspace()
     local plan = step_core.plan { pp = 6, seq = 1, clip_gradients = false }
-    program:evaluate(plan, demands, workspace, false)
-    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0) end
     local forward, backward = {}, {}
-    for s, stage in ipairs(program:evaluate(plan, demands, workspace, false).stages) do
+    for s, stage in ipairs(step_core.evaluated(program, plan).stages) do
       forward[s], backward[s] = stage.forward_seconds - 100, stage.backward_seconds - 200
     end
     assert.same({ 0.0, 1.0, 1.0, 2.0, 2.0, 2.0 }, forward)

@@ -9,14 +9,10 @@ local function evaluate(given, send)
   local program <close> = step_core.program {
     operations = { { forward = { 1 }, backward = { 2 }, dense_parameters = 1, weight_share = 0.5 } },
     kinds = { { place = "middle", count = given.layers, uses = { 1 } } }, boundary_bytes = 1 }
-  local demands <close> = step_core.demands()
-  local workspace <close> = step_core.workspace()
   local plan = step_core.plan(given)
   plan.orders = schedules.orders(given)
   if plan.orders then plan.schedule = "custom" end
-  program:evaluate(plan, demands, workspace, false)
-  for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, d.kind == "send_recv" and send or 0) end
-  return program:evaluate(plan, demands, workspace, false)
+  return step_core.evaluated(program, plan, function(d) return d.kind == "send_recv" and send or 0 end)
 end
 
 describe("late validation", function()

@@ -178,16 +178,13 @@ end)
 local function evaluate(given, kinds, operations, seconds)
   local program <close> = step_core.program { operations = operations, kinds = kinds, boundary_bytes = 1,
     recompute_layers = given.recompute_layers, recompute_method = given.recompute_method }
-  local demands <close> = step_core.demands()
-  local workspace <close> = step_core.workspace()
   given.seq, given.clip_gradients = 1, false
   local plan = step_core.plan(given)
-  program:evaluate(plan, demands, workspace, true)
-  for _, d in ipairs(step_core.untimed(demands)) do
-    local own = seconds[d.kind] or 0
-    demands:set(d.index, type(own) == "function" and own(d.bytes) or own)
+  local function seconds_of(d)
+    local own = seconds[d.kind]
+    return type(own) == "function" and own(d.bytes) or own
   end
-  return program:evaluate(plan, demands, workspace, false), program:evaluate(plan, demands, workspace, true)
+  return step_core.evaluated(program, plan, seconds_of), step_core.evaluated(program, plan, seconds_of, true)
 end
 
 describe("a step on its links", function()

@@ -19,17 +19,8 @@ end
 --- Activations and work of a program on one stage.
 local function held_by(operations, kinds, recompute, pp)
   local program <close> = step_core.program { operations = operations, kinds = kinds }
-  local demands <close> = step_core.demands()
-  local workspace <close> = step_core.workspace()
-  local function result()
-    return program:evaluate(step_core.plan { seq = 1, clip_gradients = false, recompute = recompute, pp = pp },
-      demands, workspace, false)
-  end
-  local r = result()
-  if not r then
-    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0.0, 0.0, 0.0) end
-    r = result()
-  end
+  local r = step_core.evaluated(program,
+    step_core.plan { seq = 1, clip_gradients = false, recompute = recompute, pp = pp })
   return r.stages[1].activation_bytes + r.stages[1].working_bytes, r.stages
 end
 

@@ -72,6 +72,18 @@ function step_core.untimed(demands)
   return list
 end
 
+--- The step of a program under a plan.
+---@param plan table of step_core.plan
+---@param seconds_of (fun(demand: table): number)? of a message or update; nil: they take no time
+---@param units boolean? the step has its units
+function step_core.evaluated(program, plan, seconds_of, units)
+  local demands <close> = core.demands()
+  local workspace <close> = core.workspace()
+  program:evaluate(plan, demands, workspace, units or false)
+  for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, seconds_of and seconds_of(d) or 0) end
+  return program:evaluate(plan, demands, workspace, units or false)
+end
+
 --- A pipeline of a built-in schedule with its units as a custom order, of which every unit runs: neither a fast path
 -- nor a repeated period.
 function step_core.every_unit(p)
