@@ -1,14 +1,8 @@
 --- The CPU kernels against plain double-precision Lua and against finite differences.
-local has, sample = pcall(require, "ett.sample")
+if not require("needs").cpu("the CPU kernels", _ENV) then return end
 local backend = require("ett.base.find").load("samplers", "cpu")
-local usable, why = backend.available()
-if not (has and usable) then
-  describe("the CPU kernels", function()
-    it("are skipped", function() pending(tostring(why)) end)
-  end)
-  return
-end
 local cpu = require "ett.cpu"
+local sample = require "ett.sample"
 
 --- Tensors for every operand of a call, inputs random, plus a table by name.
 local function operands(kind, pass, d, seed)

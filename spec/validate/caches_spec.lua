@@ -1,12 +1,6 @@
 --- Reuse distances of a training step's operands, and the part of them that is still cached.
 local find = require "ett.base.find"
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("ett.validate.caches", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett.validate.caches", _ENV) then return end
 local caches = require "ett.validate.caches"
 local validate = require "ett.validate"
 

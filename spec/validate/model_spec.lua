@@ -1,12 +1,5 @@
 --- The training step of `ett validate`: its gradients, its learning, its operators.
-local find = require "ett.base.find"
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("the training step", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("the training step", _ENV) then return end
 local sample = require "ett.sample"
 local validate_cpu = require "ett.validate.cpu"
 local validate_model = require "ett.validate.model"

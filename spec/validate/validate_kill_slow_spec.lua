@@ -1,16 +1,9 @@
 --- `ett validate` between ranks: ranks that die, and runs that are killed or interrupted.
-local find = require "ett.base.find"
 local host = require "ett.host"
 local sample = require "ett.sample"
 
-local usable, why = find.load("samplers", "cpu").available()
-if usable then usable, why = require("ett.sampling.mpirun").available() end
-if not usable then
-  describe("ett validate that is killed", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett validate that is killed", _ENV) then return end
+if not require("needs").ranks("ett validate that is killed", _ENV) then return end
 
 local folder
 local command = ("'%s/bin/ett' validate --scale 0.1 --configurations 2"):format(host.prefix)

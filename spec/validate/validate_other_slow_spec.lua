@@ -1,16 +1,9 @@
 --- `ett validate` on one processor, and runs that must fail. Every layout: validate_slow_spec.lua.
 local command = require "command"
-local find = require "ett.base.find"
 local host = require "ett.host"
 
-local usable, why = find.load("samplers", "cpu").available()
-if usable then usable, why = require("ett.sampling.mpirun").available() end
-if not usable then
-  describe("ett validate elsewhere", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett validate elsewhere", _ENV) then return end
+if not require("needs").ranks("ett validate elsewhere", _ENV) then return end
 
 local shell = command.shell
 local folder

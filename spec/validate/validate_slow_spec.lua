@@ -1,17 +1,10 @@
 --- `ett validate` between ranks: a layout from samples to the error of its steps. It runs alone (spec/CMakeLists.txt).
 --- One processor and runs that must fail: validate_other_slow_spec.lua. Ranks that die: validate_kill_slow_spec.lua.
 local command = require "command"
-local find = require "ett.base.find"
 local host = require "ett.host"
 
-local usable, why = find.load("samplers", "cpu").available()
-if usable then usable, why = require("ett.sampling.mpirun").available() end
-if not usable then
-  describe("ett validate between ranks", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett validate between ranks", _ENV) then return end
+if not require("needs").ranks("ett validate between ranks", _ENV) then return end
 
 local shell = command.shell
 local folder

@@ -1,13 +1,6 @@
 --- `ett validate`: the choice of the measured time, and the composition of a prediction.
 local exactly = require "exactly"
-local find = require "ett.base.find"
-local usable, why = find.load("samplers", "cpu").available()
-if not usable then
-  describe("ett validate", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett validate", _ENV) then return end
 local near = require "near"
 local validate = require "ett.validate"
 local view_module = require "ett.validate.view"

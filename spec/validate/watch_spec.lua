@@ -1,11 +1,5 @@
 --- What counts as undisturbed in `ett validate`, and that cases are trained in turn.
-local usable, why = require("ett.base.find").load("samplers", "cpu").available()
-if not usable then
-  describe("ett.validate.watch", function()
-    it("is skipped", function() pending(why) end)
-  end)
-  return
-end
+if not require("needs").cpu("ett.validate.watch", _ENV) then return end
 local watch_module = require "ett.validate.watch"
 
 local function entry(cost, foreign) return { cost = cost, foreign = foreign } end
