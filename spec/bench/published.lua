@@ -3,6 +3,7 @@
 -- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are
 -- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its
 -- source.
+local left_out = require "published_left_out"
 local published = require "published"
 
 local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision",
@@ -11,9 +12,8 @@ local bench = { summary = "published measured steps: errors by hardware, source,
 --- { row, answer } or { row, refused = sentence } of each row.
 local function estimates(rows)
   local factors, shipped, out = published.factors, published.factors.shipped(), {}
-  local ok_left, left = pcall(require, "published_left_out")
   for i, row in ipairs(rows) do
-    local without = ok_left and left.rows[published.hash(row.id)] and left.factors[published.source(row)]
+    local without = published.is_fitted(row) and left_out.factors[published.source(row)]
     factors.apply(without or shipped)
     local ok, answer = pcall(published.estimate, row)
     out[i] = { row = row, answer = ok and answer or nil, refused = not ok and tostring(answer):match "^[^\n]*" or nil }

@@ -776,13 +776,6 @@ function published.source(row)
   return ((row.source:match("^[^%(,;]+") or row.source):gsub(" docs/.*", ""):gsub(" images/.*", ""):gsub("%s+$", ""))
 end
 
---- A 32-bit hash of an id (FNV-1a).
-function published.hash(id)
-  local hash = 0x811c9dc5
-  for i = 1, #id do hash = ((hash ~ id:byte(i)) * 0x01000193) & 0xffffffff end
-  return hash
-end
-
 --- Whether the in-step factors are fitted to a row.
 function published.is_fitted(row)
   return (row.grade == "A" or row.grade == "A-") and row.use == "step" and not row.duplicate_of

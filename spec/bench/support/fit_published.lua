@@ -177,11 +177,5 @@ local file = assert(io.open(options.out, "w"))
 file:write("--- Factors of published_factors.lua fitted without one source each, by ",
   "spec/bench/support/fit_published.lua.\nreturn {\n  factors = {\n")
 for _, name in ipairs(sources) do file:write(("    [%q] = %s,\n"):format(name, line(name))) end
-file:write("  },\n  rows = {\n")
-local ids = {}
-for _, row in ipairs(published.rows()) do
-  if published.is_fitted(row) then ids[#ids + 1] = ("    [0x%08x] = true,"):format(published.hash(row.id)) end
-end
-table.sort(ids)
-file:write(table.concat(ids, "\n"), "\n  },\n}\n")
+file:write("  },\n}\n")
 file:close()
