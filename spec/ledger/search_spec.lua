@@ -1,4 +1,5 @@
 --- The layout search: proven optimum against brute force, bounds, inverse questions.
+local generator = require("random_plans").generator
 local ledger = require "ett.ledger"
 local optimize = require "ett.ledger.optimize"
 local raised = require "raised"
@@ -63,11 +64,7 @@ describe("the layout search", function()
   it("gives bounds of the simple model that never exceed its values", function()
     local searchable = require "ett.ledger.searchable.simple"
     local simple = require "ett.ledger.simple_transformer"
-    local state = 5
-    local function pick(list)
-      state = (state * 6364136223846793005 + 1442695040888963407)
-      return list[(state >> 33) % #list + 1]
-    end
+    local pick = generator(5)
     -- Both models are compiled once: each random one is a point of their parameters.
     local function compiled(describe)
       local L, o = ledger.new(), {}
@@ -112,11 +109,7 @@ describe("the layout search", function()
 
   it("gives bounds of the dollars on pods that never exceed their values, and proves the minimum", function()
     local searchable, pods = require "ett.ledger.searchable.pods", require "ett.ledger.pods"
-    local state = 5
-    local function pick(list)
-      state = (state * 6364136223846793005 + 1442695040888963407)
-      return list[(state >> 33) % #list + 1]
-    end
+    local pick = generator(5)
     for _ = 1, 200 do
       local o = {}
       for name, value in pairs(searchable.parameters) do o[name] = value + 0.0 end
@@ -345,11 +338,7 @@ describe("bounds of a compiled program", function()
       b = ledger.select(ledger.lt(x, y), ledger.sqrt(x) * z, y % 3),
       c = (x - y) * (y - z) + ledger.round(x) ^ 2 - ledger.ceil(z) // y,
       d = ledger.min(ledger.log2(x), ledger.eq(x, y)) }
-    local seed = 7
-    local function random()
-      seed = (seed * 6364136223846793005 + 1442695040888963407) & 0x7fffffffffffffff
-      return (seed >> 20) / (1 << 43)
-    end
+    local random = require("random").shares(7)
     for _ = 1, 500 do
       local box, point = {}, {}
       for _, name in ipairs { "x", "y", "z" } do
