@@ -114,7 +114,8 @@ ett_combinations *ett_combinations_new(const size_t *counts, size_t axes,
   for (size_t i = 0; i < axes && status == 0; i++) {
     c->axis[i].count = counts[i];
     if (counts[i] < 1 || (int64_t)counts[i] > INT64_MAX / c->total)
-      status = ett_err_set(err, ETT_ERR_LIMIT, "no combination, or too many");
+      status =
+          ett_err_set(err, ETT_ERR_LIMIT, "a sweep must have 1 to 2^63 - 1 combinations");
     else
       c->total *= (int64_t)counts[i];
   }

@@ -795,7 +795,7 @@ static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t 
   if (inner.degree % first != 0 || shard % first != 0 || outer.degree % second != 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "shard: the %lld ranks that share weights cannot be divided into "
-                       "even groups of %lld",
+                       "equal groups of %lld",
                        (long long)group->degree, (long long)shard);
   *group = ett_rank_group_both((ett_axis){first, inner.stride},
                                (ett_axis){second, outer.stride});

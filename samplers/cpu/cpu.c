@@ -87,15 +87,18 @@ int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pa
                          kind->name, kind->dims[i], (long long)d[i]);
   }
   if (product > largest_product)
-    return ett_err_set(err, ETT_ERR_LIMIT, "%s: the shape has %.3g elements in all",
-                       kind->name, product);
+    return ett_err_set(
+        err, ETT_ERR_LIMIT,
+        "%s: the product of the dimensions is %.3g, at most %.3g is supported",
+        kind->name, product, largest_product);
   int n = kind->operands            ? kind->operands(d, pass, out)
           : pass == ETT_CPU_FORWARD ? listed_operands(kind->forward, d, out)
                                     : listed_operands(kind->backward, d, out);
   for (int i = 0; i < n; i++)
     if (out[i].count < 1 || (double)out[i].count > largest)
-      return ett_err_set(err, ETT_ERR_LIMIT, "%s: operand '%s' is too large", kind->name,
-                         out[i].name);
+      return ett_err_set(err, ETT_ERR_LIMIT,
+                         "%s: operand '%s' has more than %.3g elements", kind->name,
+                         out[i].name, largest);
   return n;
 }
 

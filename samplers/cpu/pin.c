@@ -33,7 +33,8 @@ int ett_cpu_pin(int processor, int count, int *chosen, ett_err *err) {
   if (processor < 0)
     processor = sched_getcpu();
   if (processor < 0 || processor >= CPU_SETSIZE || !CPU_ISSET(processor, &allowed))
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no processor %d that this process may use",
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "processor %d is not one of those that this process may use",
                        processor);
   if (count < 1 || count > CPU_COUNT(&allowed))
     return ett_err_set(err, ETT_ERR_ARGUMENT,

@@ -123,7 +123,8 @@ const ett_dist_job *ett_dist_open(ett_err *err) {
   }
   MPI_Query_thread(&provided);
   if (provided < MPI_THREAD_MULTIPLE) {
-    ett_err_set(err, ETT_ERR_MISSING, "this MPI has no MPI_THREAD_MULTIPLE");
+    ett_err_set(err, ETT_ERR_MISSING,
+                "this MPI library does not support MPI_THREAD_MULTIPLE");
     return NULL;
   }
   send_at_once();

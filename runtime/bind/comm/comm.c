@@ -36,9 +36,9 @@ static int comm_curve_at(lua_State *L) {
 static int comm_factor(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   int kind = ett_comm_kind_of(name);
-  luaL_argcheck(L, kind >= 0, 1, "unknown collective");
+  luaL_argcheck(L, kind >= 0, 1, "must be a collective, such as all_reduce");
   lua_Integer ranks = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, ranks >= 1, 2, "at least one rank");
+  luaL_argcheck(L, ranks >= 1, 2, "must be at least one rank");
   lua_pushnumber(L, ett_comm_factor((ett_comm_kind)kind, ranks));
   return 1;
 }

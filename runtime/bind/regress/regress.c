@@ -63,7 +63,8 @@ static int regress_load(lua_State *L) {
     return ett_lua_fail(L, &err);
   if (file->length < length ||
       memcmp(file->data + file->length - length, tail, length) != 0) {
-    ett_err_set(&err, ETT_ERR_FORMAT, "%s: ends with other bytes", path);
+    ett_err_set(&err, ETT_ERR_FORMAT,
+                "%s: its end is not as expected: renamed or damaged", path);
     return ett_lua_fail(L, &err);
   }
   char *block = file->data; /* of the model from here on */

@@ -30,7 +30,8 @@ int ett_forest_check(const ett_forest *f, ett_err *err) {
     return ett_err_set(err, ETT_ERR_FORMAT, "%u trees do not fit in %u nodes", f->trees,
                        f->nodes);
   if (!isfinite(f->base_score))
-    return ett_err_set(err, ETT_ERR_FORMAT, "base score %g", (double)f->base_score);
+    return ett_err_set(err, ETT_ERR_FORMAT, "the base score must be finite, got %g",
+                       (double)f->base_score);
   for (uint32_t t = 0; t < f->trees; t++) {
     uint32_t from = f->roots[t], to = t + 1 < f->trees ? f->roots[t + 1] : f->nodes;
     if (to <= from || to > f->nodes)
@@ -38,15 +39,16 @@ int ett_forest_check(const ett_forest *f, ett_err *err) {
     for (uint32_t i = from; i < to; i++) {
       const ett_tree_node *n = &f->node[i];
       if (n->feature < 0 ? !isfinite(n->value) : isnan(n->value))
-        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: a %s of %g", t,
+        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u has a %s of %g", t,
                            n->feature < 0 ? "leaf" : "threshold", (double)n->value);
       if (n->feature < -1 || (n->feature >= 0 && (uint32_t)n->feature >= f->features))
-        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: feature %d of %u", t,
-                           n->feature, f->features);
+        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u reads feature %d of %u features",
+                           t, n->feature, f->features);
       /* children follow their parent: no cycles */
       if (n->feature >= 0 && (n->left <= i - from || n->left >= to - from - 1))
-        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: child %u of node %u", t,
-                           n->left, i - from);
+        return ett_err_set(err, ETT_ERR_FORMAT,
+                           "tree %u has child %u at node %u, out of order", t, n->left,
+                           i - from);
     }
   }
   return 0;
