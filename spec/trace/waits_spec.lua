@@ -26,11 +26,12 @@ local function replayed(recording, text)
 end
 
 --- Span in us after "first*0.5". Kernel `first` ends at 200 on stream 7; `second` starts then on stream 8.
---- options: wait = the ids that its event names; calls = false: no call that waits; graph: its call launched two rows.
+--- options: wait = the ids that its event names; calls = false: no call that waits; graph: its call launched two rows;
+--- launched = false: the launch of `first` was not recorded.
 local function second_after(options)
   local r = maker.new {}
   r:host("cuda_runtime", "cudaEventRecord", 80, 2, { args = { correlation = 49 } })
-  r:kernel("first", 100, 100, { launch = { ts = 90, dur = 3 } })
+  r:kernel("first", 100, 100, { launch = options.launched ~= false and { ts = 90, dur = 3 } or nil })
   r:host("cuda_runtime", "cudaEventRecord", 95, 2, { args = { correlation = 50 } })
   r:kernel("late", 120, 300, { stream = 9, launch = { ts = 100, dur = 3 } })
   r:host("cuda_runtime", "cudaEventRecord", 104, 2, { args = { correlation = 51 } })
@@ -80,6 +81,7 @@ describe("recorded synchronisation events", function()
     assert.equal(free, second_after { wait = { 7, 49 } }) -- recorded before the first row
     assert.equal(known, second_after { wait = { 7, 49 }, graph = true }) -- rows of a graph depend on each other
     assert.equal(known, second_after { wait = { -1, -1 } })
+    assert.equal(known, second_after { wait = { 7, 50 }, launched = false })
     assert.equal(known, second_after { wait = { 9, 51 } }) -- ends after the row starts
     assert.equal(known, second_after {}) -- a wait that was not recorded
     assert.equal(free, second_after { calls = false })

@@ -423,8 +423,8 @@ local function run(opts, positional)
   if opts.card then error_module.wrap("trace: --card", require("ett.trace.card").check, opts.card) end
   if opts.against or opts.read_plan or opts.what_if then
     if #paths > 1 then
-      error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d; the files of one "
-        .. "run are one trace: give their folder", #paths)
+      error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d; the files of "
+        .. "one run are one trace: give their folder", #paths)
     end
     return print_loop(paths[1], opts, names)
   end

@@ -49,10 +49,18 @@ local function listed(state, except)
   return list
 end
 
---- Launches by recording: { at, id, rows (of one call) }. Numbers the rows by launch, those of one call by end.
+--- Launches by recording: { at, id, rows (of one call) }. Numbers the rows by launch, those of one call by end. Returns
+--- { [recording] = { [stream] = true } } of rows without a launch: events that follow only these are unknown.
 local function launches(steps, rows)
-  local launched = {}
-  for _, row in ipairs(rows) do if row.call_row then launched[#launched + 1] = row end end
+  local launched, others = {}, {}
+  for recording in pairs(steps) do others[recording] = {} end
+  for _, row in ipairs(rows) do
+    if row.call_row then
+      launched[#launched + 1] = row
+    else
+      others[row.recording][key_of(row.device or 0, row.stream)] = true
+    end
+  end
   table.sort(launched, by_launch)
   local last
   for place, row in ipairs(launched) do
@@ -63,6 +71,7 @@ local function launches(steps, rows)
     end
     last.rows[#last.rows + 1] = row
   end
+  return others
 end
 
 --- Synchronisation events by recording, and { [file] = { [id of a record's call] = stream } }.
@@ -125,11 +134,19 @@ local function launch(state, unknown, step, exact)
   for stream in pairs(last) do state[stream], unknown[stream] = merge({}, last), nil end
 end
 
+--- The last rows of all streams of a device.
+local function of_device(state, device)
+  local all = {}
+  for stream, rows in pairs(state) do if stream >> 32 == device & 0xffffffff then merge(all, rows) end end
+  return all
+end
+
 --- Goes through the steps of a recording. Sets row.waits (rows) and row.exact (no others) of launched rows; adds the
 --- rows that a host call waits for to waited[row number of the call].
-local function follow(list, exact, waited)
+---@param unknown table<integer, boolean> streams that wait for other rows, too
+local function follow(list, exact, waited, unknown)
   table.sort(list, by_call)
-  local state, unknown, events = {}, {}, {} -- by stream: its last row and awaited rows; whether it awaits others
+  local state, events = {}, {} -- state: by stream, its last row and the rows that it waits for
   for _, step in ipairs(list) do
     local event = step.record and events[step.file] and events[step.file][step.record]
     if step.what == "launch" then
@@ -143,11 +160,9 @@ local function follow(list, exact, waited)
     elseif step.what == "event" then
       waited[step.call_row] = event and not event.unknown and listed(event.rows) or nil
     elseif step.what == "stream" then
-      waited[step.call_row] = listed(state[step.stream])
+      waited[step.call_row] = not unknown[step.stream] and listed(state[step.stream]) or nil
     elseif step.what == "device" then
-      local all = {}
-      for stream, rows in pairs(state) do if stream >> 32 == step.device & 0xffffffff then merge(all, rows) end end
-      waited[step.call_row] = listed(all)
+      waited[step.call_row] = next(unknown) == nil and listed(of_device(state, step.device)) or nil
     end
   end
 end
@@ -170,8 +185,8 @@ function waits.find(view, process, rows, home)
   local exact = {}
   for recording, list in pairs(steps) do exact[recording] = complete(view, list, calls, files[recording]) end
   event_records(steps, view, calls, records, home)
-  launches(steps, rows)
-  for recording, list in pairs(steps) do follow(list, exact[recording], waited) end
+  local others = launches(steps, rows)
+  for recording, list in pairs(steps) do follow(list, exact[recording], waited, others[recording]) end
   return waited
 end
 
