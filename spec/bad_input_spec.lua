@@ -102,6 +102,8 @@ describe("the command line", function()
     [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; see `ett predict --help`", 2 },
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
     ["cluster add-curve x.lua x.txt --out x"] = { "cluster: --out has no effect on add-curve", 2 },
+    ["submit cpu_30s --time 10"] = { "submit: unknown option '--time'; did you mean '--minutes'?", 2 },
+    [llama .. "--cluster x.json"] = { "unknown cluster 'x.json'; `ett list clusters` names them all", 2 },
     ["cluster init x --tier x"] = { "cluster: --tier has no effect on init", 2 },
     ["bench nonsense"] = { "^bench: unknown benchmark 'nonsense'; known are active, ", 2 },
   } do

@@ -257,7 +257,8 @@ function fields.one_cluster(command, name)
   if name and name:find(",", 1, true) and not name:find "%.lua$" then
     error_module.raise("usage", several_clusters, command .. ": --cluster takes one cluster", name)
   end
-  if name and not name:find "[/.]" and not find.meant("clusters", name) then fields.cluster(name) end
+  local is_path = name and (name:find("/", 1, true) or name:find "%.lua$")
+  if name and not is_path and not find.meant("clusters", name) then fields.cluster(name) end
 end
 
 fields.model_option = { "model", "NAME",

@@ -21,7 +21,10 @@ return {
   usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",
   description = "Writes a batch script into the folder of the samples and submits it. --print only prints it.\n"
     .. "The ranks share the shapes of operators. For collectives they form all possible groups of nodes and ranks.\n"
-    .. "A script that calls ett.search runs on all ranks, which divide the search.",
+    .. "A script that calls ett.search runs on all ranks, which divide the search. Other settings of the job come\n"
+    .. "from the variables of sbatch, such as SBATCH_QOS and SBATCH_CONSTRAINT.",
+  hints = { time = "did you mean '--minutes'?", ["ntasks-per-node"] = "did you mean '--ranks'?",
+    ["gpus-per-node"] = "did you mean '--gpus'?", gres = "did you mean '--gpus'?" },
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "nodes", "N", "number of nodes", kind = "whole", least = 1, default = 1 },
