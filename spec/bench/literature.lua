@@ -1,5 +1,5 @@
 --- Measured steps of the literature against ett's estimates, each as a planner would ask for it: model, cluster and the
--- words of a command line. No source is one of the rows that ett's factors were fitted on.
+-- words of a command line. No step is one of the rows that ett's factors were fitted on.
 --
 -- literature.tsv has one step a line, columns separated by tabs: name, cluster, words of `ett predict` (the model
 -- first), the stated figure and its unit, software, source, and what the source leaves open. Units: s of a step,
@@ -73,12 +73,12 @@ end
 
 -- Clusters of devices other than NVIDIA GPUs since A100.
 local other_devices = { dgx2 = true, frontier = true, gaudi2_node = true, mi300x_node = true, tpu_v4 = true,
-  tpu_v5e = true, tpu_v5p = true, tpu_v6e = true }
+  tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
 
 -- Software written for training at scale, and FlashAttention's own training.
 local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-Bridge"] = true, FlagScale = true,
-  ["Pai-Megatron-Patch"] = true, torchtitan = true, ["FlashAttention training"] = true, Meta = true,
-  ["HAI-LLM"] = true }
+  ["Pai-Megatron-Patch"] = true, ["Megatron-SWIFT"] = true, NeMo = true, ["NeMo Automodel"] = true,
+  torchtitan = true, ["FlashAttention training"] = true, Meta = true, ["HAI-LLM"] = true }
 
 local function kind_of(step)
   if other_devices[step.cluster] then return "kind: V100, MI250X, MI300X, Gaudi 2, TPU" end

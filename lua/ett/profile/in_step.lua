@@ -134,8 +134,8 @@ in_step.grouped = { streams = 1.26, kernel = 1.17, tpu = 1.0, tpu_sums = 1.6 }
 
 --- Seconds of the products of all local experts on streams that depend neither on tokens nor on experts; fitted. The
 --- streams wait for the operator before, and the next operator waits for all of them (Transformer Engine,
---- nvte_multi_stream_cublas_gemm). Ranks also wait for each other before and behind their experts. Without this time, and
---- fitted again, the mean error of the mixtures in the fit is 7.5 % instead of 6.7 %.
+--- nvte_multi_stream_cublas_gemm). Ranks also wait for each other before and behind their experts. Without this time,
+--- and fitted again, the mean error of the mixtures in the fit is 7.5 % instead of 6.7 %.
 in_step.streams_start = 1.7e-04
 
 --- Position of products on streams between one grouped kernel (0) and the sum of separate products (1).
