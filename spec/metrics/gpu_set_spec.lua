@@ -1,5 +1,4 @@
 -- Metrics on traces small enough to do the sums by hand. All times in microseconds.
-local json = require "ett.json"
 local maker = require "trace_maker"
 
 local function near(want, got, slack)
@@ -885,13 +884,11 @@ describe("the GPU metrics on an XLA trace of a GPU", function()
     add("all-reduce.1", 3, 1200, 60)
     add("MemcpyD2H", 13, 1300, 10)
     add("MemcpyH2D", 14, 1000, 20)
-    local folder = maker.folder()
-    require("ett.base.folder").write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
-      metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
-    local found = assert(maker.metric(folder, "device_time")).ranks["/device:GPU:0"]
-    assert.same({ 4, 1, 1, 2 }, { found.device_ops, found.comp_kernels, found.comm_kernels, found.mem_ops })
-    assert.same({ 100, 50, 30, 160 }, { found.comp_sum_us, found.comm_sum_us, found.mem_union_us, found.busy_us })
-    assert.equal("all_reduce", assert(maker.metric(folder, "collective_table")).collectives[1].kind)
-    maker.remove(folder)
+    maker.with_xla(events, function(folder)
+      local found = assert(maker.metric(folder, "device_time")).ranks["/device:GPU:0"]
+      assert.same({ 4, 1, 1, 2 }, { found.device_ops, found.comp_kernels, found.comm_kernels, found.mem_ops })
+      assert.same({ 100, 50, 30, 160 }, { found.comp_sum_us, found.comm_sum_us, found.mem_union_us, found.busy_us })
+      assert.equal("all_reduce", assert(maker.metric(folder, "collective_table")).collectives[1].kind)
+    end)
   end)
 end)

@@ -136,16 +136,13 @@ describe("laws of the metrics", function()
 
   it("the same rank recorded twice counts as two devices, with a warning", function()
     local out, warned
-    local folder = maker.folder()
-    recording(1, 0):write(folder .. "/a.json")
-    recording(1, 0):write(folder .. "/b.json")
-    local ok, why = pcall(function()
+    require("ett.base.folder").within(function(folder)
+      recording(1, 0):write(folder .. "/a.json")
+      recording(1, 0):write(folder .. "/b.json")
       out = all(folder)
       local view <close> = assert(trace_view.open(folder, {}))
       for _, w in ipairs(view:warnings()) do warned = warned or w.code == "duplicate_rank" end
     end)
-    maker.remove(folder)
-    assert(ok, why)
     local one = results{ recording(1, 0) }
     assert.is_true(warned)
     assert.same(one.device_time.ranks["0"], out.device_time.ranks["0#2"])

@@ -1,5 +1,4 @@
 -- The TPU metrics on a hand-made trace of two chips. Times in microseconds.
-local json = require "ett.json"
 local maker = require "trace_maker"
 local stats = require "ett.trace.stats"
 
@@ -34,12 +33,7 @@ local function with_trace(fn)
   chip(events, 4, 1)
   events[#events + 1] = { ph = "M", name = "process_name", pid = 900, args = { name = "/host:CPU" } }
   events[#events + 1] = { ph = "X", name = "all-reduce host thing", pid = 900, tid = 1, ts = 10, dur = 5000 }
-  local folder = maker.folder()
-  require("ett.base.folder").write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
-    metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
-  local ok, why = pcall(fn, folder)
-  maker.remove(folder)
-  if not ok then error(why, 0) end
+  maker.with_xla(events, fn)
 end
 
 local function value(folder, name, options)
@@ -89,12 +83,7 @@ describe("the TPU metrics on a hand-made trace", function()
         args = { hlo_category = category or nil, shape_with_layout = shape, device_duration_ps = ("%d"):format(
           (to - from) * 1000000), long_name = text and ("%%%s = %s %s"):format(name, shape or "()", text) or nil } }
     end
-    local folder = maker.folder()
-    require("ett.base.folder").write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
-      metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
-    local ok, why = pcall(fn, folder)
-    maker.remove(folder)
-    if not ok then error(why, 0) end
+    maker.with_xla(events, fn)
   end
 
   local half = "bf16[1024,1024]{1,0:T(8,128)(2,1)}" -- 2 MiB

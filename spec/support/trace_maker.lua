@@ -1,5 +1,6 @@
 --- Makes small Kineto traces with metrics that can be computed by hand. Times in microseconds.
 local command = require "command"
+local folders = require "ett.base.folder"
 local json = require "ett.json"
 
 local maker = {}
@@ -65,11 +66,19 @@ maker.folder, maker.remove = command.folder, command.remove
 
 --- Writes recordings (one per rank) to a new folder, calls fn with it, then removes it.
 function maker.with(recordings, fn)
-  local folder = maker.folder()
-  for i, recording in ipairs(recordings) do recording:write(("%s/trace_%d.json"):format(folder, i - 1)) end
-  local ok, why = pcall(fn, folder)
-  maker.remove(folder)
-  if not ok then error(why, 0) end
+  folders.within(function(folder)
+    for i, recording in ipairs(recordings) do recording:write(("%s/trace_%d.json"):format(folder, i - 1)) end
+    fn(folder)
+  end)
+end
+
+--- The same with one trace as XLA's profiler writes it, of these events.
+function maker.with_xla(events, fn)
+  folders.within(function(folder)
+    folders.write(folder .. "/host.trace.json", json.encode{ displayTimeUnit = "ns",
+      metadata = { ["highres-ticks"] = true }, traceEvents = json.array(events) })
+    fn(folder)
+  end)
 end
 
 --- Computes one metric of a folder with options: result, or nil and the reason.

@@ -20,11 +20,10 @@ local function write_all(folder, recordings)
 end
 
 local function with(recordings, fn)
-  local folder = maker.folder()
-  write_all(folder, recordings)
-  local ok, why = pcall(fn, folder)
-  maker.remove(folder)
-  if not ok then error(why, 0) end
+  require("ett.base.folder").within(function(folder)
+    write_all(folder, recordings)
+    fn(folder)
+  end)
 end
 
 describe("several recordings of one rank", function()
