@@ -181,7 +181,7 @@ local function print_rows(entries)
   end
 end
 
--- Groups whose bounds issue 13 sets: name, hardware or source pattern, bound in percent.
+-- Targets of groups: the largest mean error in percent, by kind and name.
 local bounds = {
   hardware = { ["A100-SXM4-80GB"] = 7, ["A100-SXM4-40GB"] = 7, ["H100-SXM-80GB"] = 8, ["H200-SXM-141GB"] = 8,
     ["B200-SXM-180GB"] = 9, ["GB200-186GB"] = 13, ["GB300-288GB"] = 13, ["B300-SXM-288GB"] = 13 },

@@ -194,12 +194,7 @@ static int regress_from_text(lua_State *L) {
   return 1;
 }
 
-static int text_close(lua_State *L) {
-  char **text = luaL_checkudata(L, 1, TEXT_TYPE);
-  free(*text);
-  *text = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(text_close, TEXT_TYPE, free)
 
 static int model_text(lua_State *L) {
   const ett_model *model = check_model(L);
