@@ -761,7 +761,7 @@ static int find_shifts(merge *m, int64_t *shift, int64_t *base) {
   for (uint32_t i = 0; i < t->file_count; i++)
     counts[origins[i] = origin_of(m, i)]++;
   const bool mixed = counts[ABSOLUTE] && counts[RELATIVE];
-  int64_t first, other_base, other_first;
+  int64_t first = 0, other_base, other_first; /* first: GCC 14 sees no value without 0 */
   find_first(m, origins, RELATIVE, &other_base, &other_first);
   if (counts[ABSOLUTE])
     find_first(m, origins, ABSOLUTE, base, &first);
