@@ -75,9 +75,9 @@ describe("the neighbours of a plan", function()
 
   it("are plans that the stack runs", function()
     local model = require("ett.model").new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 1000 })
-    local function of(stack)
-      local own = { seq = 1024, global_batch = 32, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none",
-        stack = stack }
+    local function of(stack, more)
+      local own = merged({ seq = 1024, global_batch = 32, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none",
+        stack = stack }, more or {})
       local words, s = {}, search.new { model = model, cluster = "dgx_h100", devices = 4, plan = own }
       for _, row in ipairs(s.best.neighbours) do
         words[#words + 1] = row.change
@@ -91,6 +91,9 @@ describe("the neighbours of a plan", function()
     end
     assert.is_nil(of("megatron"):find("zero=2", 1, true))
     assert.matches(" zero=%d ", of "plain")
+    local overlapped = of("megatron", { zero = 1, overlap_gradients = true, overlap_parameters = true })
+    assert.matches(" overlap_parameters=false ", overlapped)
+    assert.is_nil(overlapped:find("overlap_gradients", 1, true))
   end)
 
   it("repeat another number of layers, or none of them chosen", function()

@@ -106,7 +106,10 @@ local function changes(p, model)
   end
   for _, name in ipairs { "reshard", "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do
-    if stacks.has(stack, name, not p[name]) then add({ name }, { [name] = not p[name] }) end
+    local after = merged(p, { [name] = not p[name] })
+    local alone = stack.gathers_need_reductions and (p.zero == 1 or p.zero == 2) and after.overlap_parameters
+      and not after.overlap_gradients
+    if stacks.has(stack, name, after[name]) and not alone then add({ name }, { [name] = after[name] }) end
   end
   return list
 end
