@@ -5,7 +5,7 @@ return {
   source = "assumed",
   overlaps_tensor = false,
   overlaps_pipelines = false, overlapped_gathers = "3", -- as in megatron_deepspeed.lua
-  pipeline_zero_stages = "0 1", pipeline_schedule = "1f1b",
+  pipeline_zero_stages = "0 1", pipeline_schedules = "1f1b",
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 60e-6,
   -- rope: samples on Perlmutter's A100 take 7.6 times as long as one kernel (rotary_positional_embedding: products, a
   -- concatenation and sums). Its RMS norm also consists of single operators; it takes 12 % longer than `composite`.

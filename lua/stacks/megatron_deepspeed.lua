@@ -8,7 +8,7 @@ return {
   overlaps_pipelines = false, -- PipelineEngine: enable_backward_allreduce; _exec_reduce_grads follows the last pass
   overlapped_gathers = "3", -- stage_1_and_2.py, step: all_gather_dp_groups follows the update
   -- pipe/engine.py: PipelineEngine refuses ZeRO 2 and 3; pipe/schedule.py: TrainSchedule
-  pipeline_zero_stages = "0 1", pipeline_schedule = "1f1b",
+  pipeline_zero_stages = "0 1", pipeline_schedules = "1f1b",
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,
   tensor_core_heads = "aligned", -- as BLOOM's steps show (profile/device_times.lua)
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at

@@ -49,7 +49,7 @@ stack_module.fields = {
   overlapped_gathers = { "string", default = "1 2 3", one_of = { "1 2 3", "3" } },
   gathers_need_reductions = flag,
   pipeline_zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "0 1 2 3" } },
-  pipeline_schedule = "string?",
+  pipeline_schedules = { "string", default = "1f1b interleaved gpipe" },
   sharding_stack = "string?",
   overlap_gradients = flag, overlap_parameters = flag, overlap_sends = flag,
   overlaps_tensor = { "boolean", default = true }, overlaps_pipelines = { "boolean", default = true },

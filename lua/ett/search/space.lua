@@ -147,13 +147,14 @@ end
 local function is_given(self, name) return self.lists[name] ~= nil or self.fixed[name] ~= nil end
 
 --- The chunks of a part: every schedule with each of its numbers of chunks. refuses: whether one has a `refuse`.
----@param only string? the only schedule of the stack's pipelines
-local function chunks_of(self, p, only)
-  local key = ("%d %s"):format(p.pp, only or "")
+---@param names string the stack's pipeline_schedules
+local function chunks_of(self, p, names)
+  local key = ("%d %s"):format(p.pp, names)
   local known = self.chunks[key]
   if known then return known end
   local list = {}
-  local default = p.pp == 1 and { "1f1b" } or only and { only } or { "1f1b", "interleaved", "gpipe" }
+  local default = {}
+  for name in (p.pp == 1 and "1f1b" or names):gmatch "%S+" do default[#default + 1] = name end
   for _, schedule in ipairs(values(self, "schedule", default)) do
     local properties = self.schedules:properties(schedule)
     list.refuses = list.refuses or properties.refuse ~= nil
@@ -285,7 +286,7 @@ end
 --- The chunks of a part that satisfy the rules and the condition, and whether larger micro-batches may have more of
 --- them; counts the plans of all chunks (each: see `below`).
 local function passing_chunks(self, opened, setting, p, each, micro_batches)
-  local all = chunks_of(self, p, setting.schedule)
+  local all = chunks_of(self, p, setting.schedules)
   local group, split = p.interleave_group, p.split -- only a chunk decides on them
   p.schedule, p.vp, p.interleave_group, p.split = "1f1b", 1, nil, nil
   local part_rule = setting.broken:of(p)
@@ -522,7 +523,7 @@ local function add_setting(self, setting)
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
     or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
-  setting.p, setting.schedule = p, stack.pipeline_schedule
+  setting.p, setting.schedules = p, stack.pipeline_schedules
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)
   -- Rules of the stack decide on these, if they have one value.
   for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
