@@ -193,6 +193,9 @@ describe("a device table in a cluster file", function()
     end
     local given = times(changed { neighbours = { "h200_sxm" }, memory_bytes = 282e9 })
     assert.same(times(cluster_module.get "dgx_h200"), given)
+    local own = require("ett.profile.device").get "h200_sxm" -- an object: its own tables
+    own.memory_bytes = 282e9
+    assert.same(given, times(changed(own)))
     assert.equal("calibrated", given[2])
     assert.is_nil(times(changed { neighbours = {} })[2])
   end)
