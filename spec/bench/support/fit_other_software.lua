@@ -6,10 +6,11 @@
 -- Each published step is estimated with the stacks that resemble its software, and with factors fitted without its
 -- source. Its attention kernel and its graphs are kept, as a planner knows them. Every software counts once, and so
 -- does every source of one software.
-package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
-local in_step, spread = require "ett.profile.in_step", require "ett.step.spread"
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
+local in_step = require "ett.profile.in_step"
+local interval_score = require "interval_score"
 local median = require "ett.base.median"
-local published, left = require "published", require "published_left_out"
+local published = require "published"
 local stacks = require "ett.operator.stack"
 
 local software = { ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
@@ -29,7 +30,7 @@ local similar = {
 }
 
 -- The step of a row under another stack: { software, source, measured over estimated, low and high of the kernels
--- alone, share without `uncompared` }.
+-- alone, share }.
 local function estimated(row, name, kernels)
   local own = published.stack
   function published.stack(of)
@@ -43,26 +44,13 @@ local function estimated(row, name, kernels)
   published.stack = own
   if not ok then return nil end
   return { software = software[row.framework] or row.framework, source = published.source(row), low = kernels.low,
-    high = kernels.high, share = math.sqrt(kernels.share ^ 2 - in_step.step_spread.uncompared ^ 2),
-    ratio = (row.step_median or row.step_seconds) / e.step_seconds }
+    high = kernels.high, share = kernels.share, ratio = interval_score.ratio(row, e) }
 end
 
 local function steps()
-  local list, widened, kernels = {}, spread.widened, {}
-  function spread.widened(step, low, high, share)
-    kernels.low, kernels.high, kernels.share = 1 - low / step, high / step - 1, share
-    return widened(step, low, high, share)
-  end
-  for _, row in ipairs(assert(published.rows())) do
-    if published.is_fitted(row) then
-      published.factors.apply(left.factors[published.source(row)])
-      for _, name in ipairs(similar[software[row.framework] or row.framework]) do
-        list[#list + 1] = estimated(row, name, kernels)
-      end
-    end
-  end
-  spread.widened = widened
-  return list
+  return interval_score.steps(function(row, kernels, add)
+    for _, name in ipairs(similar[software[row.framework] or row.framework]) do add(estimated(row, name, kernels)) end
+  end)
 end
 
 -- Weights of the steps: every software counts once, and every source of it.
@@ -76,22 +64,7 @@ local function weigh(list)
   for _, s in ipairs(list) do s.weight = 1 / counts[s.software .. s.source] / sources[s.software] end
 end
 
--- Mean interval score and share of steps inside.
-local function score(list, width)
-  local total, inside, weights = 0.0, 0.0, 0.0
-  for _, s in ipairs(list) do
-    local share = math.sqrt(s.share ^ 2 + width ^ 2)
-    local low = 1 - math.sqrt(s.low ^ 2 + (in_step.faster * share) ^ 2)
-    local high = 1 + math.sqrt(s.high ^ 2 + (in_step.slower * share) ^ 2)
-    local outside = math.max(0.0, low - s.ratio, s.ratio - high)
-    total = total + s.weight * (high - low + 20 * outside)
-    inside = inside + (outside == 0 and s.weight or 0)
-    weights = weights + s.weight
-  end
-  return total / weights, inside / weights
-end
-
-local list, best, width = steps(), math.huge, nil
+local list = steps()
 weigh(list)
 local errors = {}
 for _, s in ipairs(list) do
@@ -101,11 +74,7 @@ end
 for _, name in ipairs(require("ett.base.schema").keys(errors)) do
   print(("%-24s %4d estimates, median error %.1f %%"):format(name, #errors[name], 100 * median(errors[name])))
 end
-for value = 0, 50 do
-  local own = score(list, value / 100)
-  if own < best then best, width = own, value / 100 end
-end
-for _, value in ipairs { 0, width, in_step.step_spread.uncompared } do
-  local mean, inside = score(list, value)
+for _, value in ipairs { 0, interval_score.best_uncompared(list), in_step.step_spread.uncompared } do
+  local mean, inside = interval_score.of(list, value)
   print(("uncompared %.2f: score %.3f, inside %.1f %%"):format(value, mean, 100 * inside))
 end

@@ -1,0 +1,59 @@
+--- Steps of published rows with the parts of their intervals, and the score of intervals.
+package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local in_step, spread = require "ett.profile.in_step", require "ett.step.spread"
+local published, left = require "published", require "published_left_out"
+
+local interval_score = {}
+
+--- A list of steps: those that each(row, kernels, add) adds for a fitted row, with factors fitted without its source.
+--- kernels: low and high of the interval of the kernels alone, and the share of composition, of the last estimate.
+function interval_score.steps(each)
+  local list, widened, kernels = {}, spread.widened, {}
+  function spread.widened(step, low, high, share)
+    kernels.low, kernels.high, kernels.share = 1 - low / step, high / step - 1, share
+    return widened(step, low, high, share)
+  end
+  local function add(step) list[#list + 1] = step end
+  for _, row in ipairs(assert(published.rows())) do
+    if published.is_fitted(row) then
+      published.factors.apply(left.factors[published.source(row)])
+      each(row, kernels, add)
+    end
+  end
+  spread.widened = widened
+  return list
+end
+
+--- Measured over estimated seconds.
+function interval_score.ratio(row, e) return (row.step_median or row.step_seconds) / e.step_seconds end
+
+--- Mean score (width + 20 times the distance of a step outside) and share of steps inside.
+---@param list table[] steps { low, high, ratio, share, weight }
+---@param uncompared number? instead of in_step.step_spread.uncompared in each share
+---@param faster number? in_step.faster
+---@param slower number? in_step.slower
+function interval_score.of(list, uncompared, faster, slower)
+  local in_use = in_step.step_spread.uncompared
+  local total, inside, weights = 0.0, 0.0, 0.0
+  for _, s in ipairs(list) do
+    local share = uncompared and math.sqrt(s.share ^ 2 - in_use ^ 2 + uncompared ^ 2) or s.share
+    local low = 1 - math.sqrt(s.low ^ 2 + ((faster or in_step.faster) * share) ^ 2)
+    local high = 1 + math.sqrt(s.high ^ 2 + ((slower or in_step.slower) * share) ^ 2)
+    local outside = math.max(0.0, low - s.ratio, s.ratio - high)
+    total, weights = total + s.weight * (high - low + 20 * outside), weights + s.weight
+    inside = inside + (outside == 0 and s.weight or 0)
+  end
+  return total / weights, inside / weights
+end
+
+--- The multiple of a hundredth up to 0.5 whose score as `uncompared` is best.
+function interval_score.best_uncompared(list)
+  local best, found = math.huge, nil
+  for value = 0, 50 do
+    local own = interval_score.of(list, value / 100)
+    if own < best then best, found = own, value / 100 end
+  end
+  return found
+end
+
+return interval_score
