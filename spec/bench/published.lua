@@ -4,6 +4,7 @@
 -- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its
 -- source.
 local left_out = require "published_left_out"
+local median = require "ett.base.median"
 local published = require "published"
 
 local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision",
@@ -29,11 +30,6 @@ end
 local function inside(entry)
   local measured = entry.row.step_median or entry.row.step_seconds
   return entry.answer.low_seconds <= measured and measured <= entry.answer.high_seconds
-end
-
-local function median(values)
-  table.sort(values)
-  return values[(#values + 1) // 2]
 end
 
 --- n, answered and errors of a group, in percent.

@@ -1,4 +1,6 @@
 --- Recorded runs compared with the model: plans read from traces, comparison, samples from a trace, replay.
+local median = require "ett.base.median"
+
 local bench = { summary = "the loop between traces and model, on the shared traces" }
 
 --- What is known of the shared traces' plans: from their READMEs, file names, models and configurations.
@@ -72,11 +74,6 @@ local function comparison(root, rows)
   rows[#rows + 1] = { measure = ("megatron_tp8: operators and collectives within 10 %%, stack %s, %s"):format(
     result.stack, result.rate), value = ("%d of %d"):format(near, count), target = ">= 9 of 10",
     pass = near >= 0.9 * count }
-end
-
-local function median(list)
-  table.sort(list)
-  return list[(#list + 1) // 2]
 end
 
 --- All halves of some ranks: lists of which rank is in the first half.

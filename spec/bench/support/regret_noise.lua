@@ -6,6 +6,7 @@
 -- is taken as its scatter. Drawn anew for each row, the scatter gives measured times of a model that knows the times
 -- without it. most: larger scatter, as a share, is left out.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+local median = require "ett.base.median"
 local published, left = require "published", require "published_left_out"
 
 local options = require("ett").options { draws = { "count", default = 20000 },
@@ -22,12 +23,6 @@ for _, row in ipairs(assert(published.rows())) do
     table.insert(layouts[id], entry)
     table.insert(sets[row.hidden], entry)
   end
-end
-
-local function median(values)
-  table.sort(values)
-  local half = #values // 2
-  return #values % 2 == 1 and values[half + 1] or (values[half] + values[half + 1]) / 2
 end
 
 for _, id in ipairs(require("ett.base.schema").keys(layouts)) do
@@ -73,6 +68,7 @@ for i = 1, options.draws do
 end
 local sizes = {}
 for i, rest in ipairs(scatter) do sizes[i] = 100 * math.abs(math.exp(rest) - 1) end
+table.sort(sizes)
 print(("scatter of %d rows: median %.1f %%, largest %.0f %%"):format(#sizes, median(sizes), sizes[#sizes]))
 print(("regret: median %.1f %%; above 1.5 %% in %.0f %% of draws, above 1 %% in %.0f %%"):format(median(regrets),
   100 * above[1] / options.draws, 100 * above[2] / options.draws))
