@@ -24,11 +24,10 @@ end
 -- Texts in each file of a kind, as lists of alternatives. A file at the top of the user's folder may be of another kind
 -- or a program. It is recognized by these texts and not run.
 local summarised, built_operator = { "%f[%w]summary%s*=" }, "require *%(?[\"']ett%.operator%."
-local copied_operator, changed_cluster = "%f[%w]operator%.get%f[%W]", "%f[%w]find%.load%(%s*[\"']clusters[\"']"
+local copied_operator, copied_cluster = "%f[%w]operator%.get%f[%W]", "load%s*%(%s*[\"']clusters[\"']"
 local marks = {
   architectures = { { "\nreturn function%s*%(", "[%s.]build%s*[=(]" }, { "%f[%w]layers%f[%W]", "[\"']ett%.model%." } },
-  clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=", changed_cluster },
-    { "%f[%w]summary%s*=", changed_cluster } },
+  clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=", copied_cluster }, summarised },
   collectives = { { "[%s.,{]seconds%s*[=(]", "[%s.,{]timer%s*[=(]" }, { "%f[%w]kinds%s*=" }, summarised },
   metrics = { { "[%s.]compute%s*[=(]", "[%s.]value%s*[=(]" }, { "%f[%w]definition%s*=" }, summarised },
   models = { { "%f[%w]architecture%s*=" }, { "%f[%w]hyper%s*=" } },
