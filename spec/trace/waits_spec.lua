@@ -27,7 +27,8 @@ end
 
 --- Span in us after "first*0.5". Kernel `first` ends at 200 on stream 7; `second` starts then on stream 8.
 --- options: wait = the ids that its event names; calls = false: no call that waits; graph: its call launched two rows;
---- launched = false: the launch of `first` was not recorded.
+--- launched = false: the launch of `first` was not recorded; idle: the event is of stream 11, which has no rows, so
+--- Kineto omits its wait for `first`; sync = changes of the arguments of the synchronisation event.
 local function second_after(options)
   local r = maker.new {}
   r:host("cuda_runtime", "cudaEventRecord", 80, 2, { args = { correlation = 49 } })
@@ -38,6 +39,10 @@ local function second_after(options)
   if options.calls ~= false then
     r:host("cuda_runtime", "cudaStreamWaitEvent", 108, 2, { args = { correlation = 52 } })
   end
+  if options.idle then
+    r:host("cuda_runtime", "cudaStreamWaitEvent", 105, 1, { args = { correlation = 53 } })
+    r:host("cuda_runtime", "cudaEventRecord", 106, 1, { args = { correlation = 54 } })
+  end
   r:kernel("second", 200, 400, { stream = 8, launch = { ts = 112, dur = 3 } })
   if options.graph then
     r:kernel("third", 200, 10, { stream = 10, args = { correlation = r.next_correlation - 1 } })
@@ -47,7 +52,8 @@ local function second_after(options)
     name, args = "Stream Wait Event", { stream = 8, device = 0, correlation = 52, wait_on_stream = options.wait[1],
       wait_on_cuda_event_record_corr_id = options.wait[2] }
   end
-  r:add { cat = "cuda_sync", name = name, pid = 0, tid = args.stream, ts = 108, dur = 2, args = args }
+  for key, value in pairs(options.sync or {}) do args[key] = value end
+  r:add { cat = "cuda_sync", name = name, pid = 0, tid = 8, ts = options.at or 108, dur = 2, args = args }
   return replayed(r, "first*0.5") / 1000
 end
 
@@ -85,5 +91,8 @@ describe("recorded synchronisation events", function()
     assert.equal(known, second_after { wait = { 9, 51 } }) -- ends after the row starts
     assert.equal(known, second_after {}) -- a wait that was not recorded
     assert.equal(free, second_after { calls = false })
+    assert.equal(known, second_after { wait = { 11, 54 }, idle = true })
+    assert.equal(known, second_after { wait = { 7, 49 }, sync = { stream = "none" } })
+    assert.equal(known, second_after { wait = { 7, 50 }, sync = { correlation = "none" }, at = 112 }) -- like a launch
   end)
 end)

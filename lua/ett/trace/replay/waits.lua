@@ -50,15 +50,18 @@ local function listed(state, except)
 end
 
 --- Launches by recording: { at, id, rows (of one call) }. Numbers the rows by launch, those of one call by end. Returns
---- { [recording] = { [stream] = true } } of rows without a launch: events that follow only these are unknown.
+--- two tables { [recording] = { [stream] = true } }. First: streams of rows without a launch; events that follow only
+--- these are unknown. Second: streams of all rows.
 local function launches(steps, rows)
-  local launched, others = {}, {}
-  for recording in pairs(steps) do others[recording] = {} end
+  local launched, others, seen = {}, {}, {}
+  for recording in pairs(steps) do others[recording], seen[recording] = {}, {} end
   for _, row in ipairs(rows) do
+    local stream = key_of(row.device or 0, row.stream)
+    seen[row.recording][stream] = true
     if row.call_row then
       launched[#launched + 1] = row
     else
-      others[row.recording][key_of(row.device or 0, row.stream)] = true
+      others[row.recording][stream] = true
     end
   end
   table.sort(launched, by_launch)
@@ -71,7 +74,7 @@ local function launches(steps, rows)
     end
     last.rows[#last.rows + 1] = row
   end
-  return others
+  return others, seen
 end
 
 --- Synchronisation events by recording, and { [file] = { [id of a record's call] = stream } }.
@@ -83,9 +86,9 @@ local function synchronisations(steps, syncs, calls, home)
   for i, name in ipairs(columns.name) do
     local file, device, record, on = columns.file[i], columns.device[i] or 0, columns[record_arg][i],
       columns[stream_arg][i]
-    local step = { what = kinds[name], at = call.ts[i] or columns.ts[i], id = columns.correlation[i], order = 1,
-      file = file, call_row = call.row[i], stream = key_of(device, columns.stream[i] or -1), device = device,
-      record = record }
+    local step = { what = kinds[name], at = call.ts[i] or columns.ts[i], id = columns.correlation[i] or -1, order = 1,
+      file = file, call_row = call.row[i], stream = columns.stream[i] and key_of(device, columns.stream[i]),
+      device = device, record = record }
     table.insert(steps[home[file]], step)
     if math.type(record) == "integer" and record >= 0 and math.type(on) == "integer" and on >= 0 then
       records[file] = records[file] or {}
@@ -109,11 +112,19 @@ local function event_records(steps, view, calls, records, home)
   end
 end
 
---- Whether the waits of streams were recorded: some were, or no call made any. (Kineto's option for them is separate.)
+--- Whether the waits of streams were recorded: some were, each with its stream, or no call made any. (Kineto's option
+--- for them is separate.) Second: whether waits of some calls are missing.
 local function complete(view, list, calls, files)
-  for _, step in ipairs(list) do if step.what == "wait" then return true end end
+  local found = 0
+  for _, step in ipairs(list) do
+    if step.what == "wait" then
+      if not step.stream then return false, true end
+      found = found + 1
+    end
+  end
   local names = view.trace:name_set(function(name) return name:find("StreamWaitEvent", 1, true) ~= nil end, "runtime")
-  return #list > 0 and #calls:where { names = names, file = files } == 0
+  local made = #calls:where { names = names, file = files }
+  return found > 0 or #list > 0 and made == 0, found < made
 end
 
 --- A launch: each row follows what its stream waits for. An event that ends later than the row starts has a wrong id;
@@ -144,7 +155,9 @@ end
 --- Goes through the steps of a recording. Sets row.waits (rows) and row.exact (no others) of launched rows; adds the
 --- rows that a host call waits for to waited[row number of the call].
 ---@param unknown table<integer, boolean> streams that wait for other rows, too
-local function follow(list, exact, waited, unknown)
+---@param seen table<integer, boolean>? streams with rows, if waits are missing: Kineto omits those of other streams
+--- (CuptiActivityProfiler.cpp, logDeferredEvents), whose events are then unknown
+local function follow(list, exact, waited, unknown, seen)
   table.sort(list, by_call)
   local state, events = {}, {} -- state: by stream, its last row and the rows that it waits for
   for _, step in ipairs(list) do
@@ -153,14 +166,16 @@ local function follow(list, exact, waited, unknown)
       launch(state, unknown, step, exact)
     elseif step.what == "record" then
       events[step.file] = events[step.file] or {}
-      events[step.file][step.id] = { rows = merge({}, state[step.stream] or {}), unknown = unknown[step.stream] }
-    elseif step.what == "wait" then
+      events[step.file][step.id] = { rows = merge({}, state[step.stream] or {}),
+        unknown = unknown[step.stream] or seen and not seen[step.stream] or nil }
+    elseif step.what == "wait" and step.stream then
       unknown[step.stream] = unknown[step.stream] or not event or event.unknown
       state[step.stream] = merge(state[step.stream] or {}, event and event.rows or {})
     elseif step.what == "event" then
       waited[step.call_row] = event and not event.unknown and listed(event.rows) or nil
     elseif step.what == "stream" then
-      waited[step.call_row] = not unknown[step.stream] and listed(state[step.stream]) or nil
+      local known = not unknown[step.stream] and (not seen or seen[step.stream])
+      waited[step.call_row] = known and listed(state[step.stream]) or nil
     elseif step.what == "device" then
       waited[step.call_row] = next(unknown) == nil and listed(of_device(state, step.device)) or nil
     end
@@ -182,11 +197,15 @@ function waits.find(view, process, rows, home)
     table.insert(files[recording], file)
   end
   local records = synchronisations(steps, syncs, calls, home)
-  local exact = {}
-  for recording, list in pairs(steps) do exact[recording] = complete(view, list, calls, files[recording]) end
+  local exact, missing = {}, {}
+  for recording, list in pairs(steps) do
+    exact[recording], missing[recording] = complete(view, list, calls, files[recording])
+  end
   event_records(steps, view, calls, records, home)
-  local others = launches(steps, rows)
-  for recording, list in pairs(steps) do follow(list, exact[recording], waited, others[recording]) end
+  local others, seen = launches(steps, rows)
+  for recording, list in pairs(steps) do
+    follow(list, exact[recording], waited, others[recording], missing[recording] and seen[recording])
+  end
   return waited
 end
 
