@@ -57,12 +57,13 @@ $ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 mic
 $ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 micro_batches=12 seq=1Ki..4Ki --csv | cut -d, -f6 | sort -n | xargs
 seq 1024 2048 4096
 
-$ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done
+$ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1 1..4,8; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done
 ett: sweep: pp=1..99999999999999999999 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=4..8..0 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=4..8..x must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=4..8..1.5 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=1..1000000..1 has more than 10000 values
+ett: sweep: pp=1..4,8 must be either a range or a list of values
 ?2
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 pp=4,8

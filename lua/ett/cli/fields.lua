@@ -175,6 +175,9 @@ local function several_values(command, name, text, found)
   if low then return range(command, name, text, low, rest, found) end
   local seen, list = {}, {}
   for item in (text .. ","):gmatch("(.-),") do
+    if item:find(a_range) then
+      error_module.raise("usage", "%s: %s=%s must be either a range or a list of values", command, name, text)
+    end
     list[#list + 1] = checked(name, options.value(item), found, true)
   end
   for _, value in ipairs(list) do
