@@ -7,8 +7,8 @@ for i = 1, 48 do
 end
 
 return {
-  source = "XiaomiMiMo/MiMo-V2-Flash: MiMoV2FlashConfig of NVIDIA's NeMo AutoModel; 309B by the blog of SGLang, 15 "
-    .. "December 2025",
+  source = "XiaomiMiMo/MiMo-V2-Flash: MiMoV2FlashConfig of NVIDIA's NeMo AutoModel; order of layers and 309B by arXiv "
+    .. "2601.02780",
   architecture = "mixtral", parameters = 309e9,
   hyper = { layers = 48, hidden = 4096, heads = 64, kv_heads = 4, head_dim = 192, v_head_dim = 128, ffn = 16384,
     vocab = 152576, experts = 256, top_k = 8, moe_ffn = 2048, first_dense_layers = 1, rotary_fraction = 0.334,
