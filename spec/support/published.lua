@@ -31,7 +31,7 @@ local in_chunks = { dp = 16, shard_ranks = 16, pp = 4, vp = 5, schedule = "inter
 corrected["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_NVFP4_64gpu_164"] = in_chunks
 corrected["mbridge_26.02.01_pretrain_LLAMA3_70B_GB300_MXFP8_64gpu_166"] = in_chunks
 
--- MaxText's 52B on TPU v4 has 52 billion parameters with the defaults of base.yml of its time: head_dim 256, and a MLP
+-- MaxText's 52B on TPU v4 has 52 billion parameters with the defaults of base.yml of its time: head_dim 256, and an MLP
 -- that is not gated. The rows have later defaults, 65 billion. The steps follow from 154 and 162 TFLOP/s
 -- (MaxText/configs/v4/README.md) by MaxText's formula, 6 FLOPs a parameter and token and half of attention's square.
 for slices, seconds in ipairs { 29.5, 28.1 } do
