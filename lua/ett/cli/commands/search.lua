@@ -39,15 +39,16 @@ local function note_left(model, own, plan, vary)
     :format(words))
 end
 
---- The number of devices; of several numbers the first and the last. Empty: not stated.
+--- The number of devices; of several numbers the least and the most. Empty: not stated.
 local function stated_devices(opts)
-  local list = { opts.devices }
+  local list, numbers = { opts.devices }, {}
   for _, word in ipairs(opts.vary or {}) do
     local text = word:match "^devices=(.+)$"
     list = text and text ~= "all" and fields.list("search", "devices", text) or list
   end
-  local function number(value) return value and math.max(1, math.tointeger(value) or 1) end
-  return number(list[1]), number(list[#list]) -- a later check refuses other values
+  for i, value in ipairs(list) do numbers[i] = math.max(1, math.tointeger(value) or 1) end -- others are refused later
+  table.sort(numbers)
+  return numbers[1], numbers[#numbers]
 end
 
 --- Model, fixed and varied fields and devices (nil: not stated) of --megatron-args or --plan, overridden by the words,
@@ -56,7 +57,7 @@ local function of_file(opts, words)
   local texts, hyper = trainer_files.sort("search", opts, options.words(words, "search"))
   local given, vary = fields.split("search", texts)
   given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
-  local sizes, devices, last = fields.values(hyper), stated_devices(opts)
+  local sizes, devices, most = fields.values(hyper), stated_devices(opts)
   local function run_of(dp, micro_batch)
     return trainer_files.read(opts, merged(given, { dp = given.dp or dp, micro_batch = given.micro_batch
       or micro_batch }), sizes)
@@ -74,7 +75,7 @@ local function of_file(opts, words)
   local plan = {}
   for _, name in ipairs(settled) do plan[name] = p[name] end
   plan.global_batch = batch_of(p)
-  if last ~= devices and batch_of(select(2, run_on(last))) ~= plan.global_batch then plan.global_batch = nil end
+  if most ~= devices and batch_of(select(2, run_on(most))) ~= plan.global_batch then plan.global_batch = nil end
   opts.seq, opts.global_batch = nil, nil
   return model, merged(plan, given), vary, p.dp and ranks_of(p) * p.dp, p
 end
