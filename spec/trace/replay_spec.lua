@@ -449,6 +449,13 @@ describe("exposed_causes", function()
       assert.matches("transfer; 2 of 4 ranks of a group are not in the trace: waiting for them counts as transfer$",
         maker.metric(folder, "exposed_causes").headline)
     end)
+    for _, recording in ipairs(recordings) do
+      recording.world, recording.events[1].args["Group size"] = 8, nil
+    end
+    maker.with(recordings, function(folder) -- a group of two ranks or of eight
+      assert.matches("transfer; the trace has 2 of 8 ranks: waiting for others counts as transfer$",
+        maker.metric(folder, "exposed_causes").headline)
+    end)
   end)
 
   it("shares the time of concurrent collectives, and tells groups with equal messages apart", function()

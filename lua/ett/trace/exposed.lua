@@ -97,16 +97,21 @@ local function culprits(total)
   return names, sum, list
 end
 
---- The most ranks that a matched group lacks in the trace, and its size. A group of unknown size that all recorded
---- ranks ran may be that of all ranks.
+--- What the headline adds if a matched group lacks ranks in the trace, or may lack them: then its size is unknown, and
+--- it may be the group of all ranks.
 local function absent_ranks(lanes, groups)
-  local absent, size = 0, nil
+  local absent, size, whole, unsure = 0, nil, lanes[1].process.world_size, false
   for _, each in ipairs(groups) do
-    local members = each.group.members
-    local whole = each.group.size or #members == #lanes and lanes[1].process.world_size or #members
-    if each.result and whole - #members > absent then absent, size = whole - #members, whole end
+    local members, known = #each.group.members, each.group.size
+    if each.result and known and known - members > absent then absent, size = known - members, known end
+    unsure = unsure or each.result and not known and members == #lanes and members < (whole or 0)
   end
-  return absent, size
+  if absent > 0 then
+    return ("; %d of %d ranks of a group %s not in the trace: waiting for %s counts as transfer"):format(absent, size,
+      absent > 1 and "are" or "is", absent > 1 and "them" or "it")
+  end
+  if not unsure then return "" end
+  return ("; the trace has %d of %d ranks: waiting for others counts as transfer"):format(#lanes, whole)
 end
 
 --- One sentence on the causes. `whole`: ticks of exposed communication.
@@ -149,12 +154,7 @@ function exposed.causes(view, by_bytes)
   if total.wait + total.transfer == 0 and total.whole > 0 then
     view:missing("%s", refused or "needs a process group with collectives on two ranks or more")
   end
-  total.headline = sentence(total, total.whole)
-  local absent, size = absent_ranks(lanes, groups)
-  if absent > 0 then
-    total.headline = ("%s; %d of %d ranks of a group %s not in the trace: waiting for %s counts as transfer"):format(
-      total.headline, absent, size, absent > 1 and "are" or "is", absent > 1 and "them" or "it")
-  end
+  total.headline = sentence(total, total.whole) .. absent_ranks(lanes, groups)
   return total
 end
 
