@@ -322,6 +322,11 @@ describe("a replay", function()
       ["dp=8->46116860184273879048601842738790427387904"] = "must be 1 to 16777216" } do
       assert.matches(words, raised(replayed, before, { text }), text)
     end
+    local device = maker.new { rank = 0 }
+    device:kernel("gemm", 100, 50)
+    for text, words in pairs { ["host*2"] = "no host calls were recorded", ["rank 0 host*2"] = "calls of this rank" } do
+      assert.matches(words, raised(replayed, { device }, { text }), text)
+    end
   end)
 end)
 

@@ -354,17 +354,21 @@ local function dimensions_in(g)
 end
 
 --- Why a change applies to nothing.
----@param rank string? of the change
-local function why_nothing(g, view, rank, dimension, name)
-  if rank then
+---@param late string? rank that is not to be late
+---@param rank string? rank whose host is to be faster
+local function why_nothing(g, view, late, rank, dimension, name)
+  if late or rank then
     local list, known = {}, false
-    for i, lane in ipairs(g.lanes) do list[i], known = lane.key, known or lane.key == rank end
-    if known then return "no rank is waiting for it longer than for the others" end
+    for i, lane in ipairs(g.lanes) do list[i], known = lane.key, known or lane.key == (late or rank) end
+    if known and late then return "no rank is waiting for it longer than for the others" end
+    if known then return "no host calls of this rank were recorded" end
     return ("its ranks are %s%s"):format(table.concat(list, ", ", 1, math.min(16, #list)), #list > 16 and ", …" or "")
   elseif dimension then
     return "the dimensions of its collectives: " .. dimensions_in(g)
   elseif name:find("^link") then
     return "it has no such communication"
+  elseif name == "host" then
+    return "no host calls were recorded"
   end
   return "names that it knows: " .. names_in(g, view)
 end
@@ -405,7 +409,7 @@ function replay.change(g, view, text, options)
   end
   if changed == 0 and not options.combined then
     error_module.raise("missing", "what-if: '%s' changes nothing in this trace; %s", text,
-      why_nothing(g, view, late or rank, dimension, name))
+      why_nothing(g, view, late, rank, dimension, name))
   end
   return changed
 end
