@@ -679,6 +679,10 @@ modules:
     -- the words', not the file's
     assert.same({ "full", "", 5 }, of("[47]", { dp = 8, recompute_layers = 5 }))
     assert.same({ "full", "5", "-" }, of("[47]", { dp = 8, recompute_layer_ids = { 5 } }))
+    for _, method in ipairs { "block, recompute_num_layers: 0", "uniform, recompute_num_layers: 4" } do
+      assert.same({ "full", "5", "-" }, of("null, recompute_method: " .. method, { dp = 8,
+        recompute_layer_ids = { 5 } }))
+    end
     for _, ids in ipairs { "x", "-1", "1.5" } do
       assert.matches("--recompute-layer-ids: must be layers, counted from 0, got '" .. ids .. "'",
         of('"' .. ids .. '"'), 1, true)

@@ -120,6 +120,9 @@ selective_ac_option = "3"
     assert.same({ "full", "-", "torchtitan_eager" }, of "0")
     assert.same({ "half", "-", "torchtitan_eager:half_products=false" }, of "2")
     assert.same({ "full", 4, "torchtitan_eager" }, of "4")
+    local listed = read("run.toml", text:format("", "4"), nil, { recompute_layer_ids = { 0 } })
+    assert.same({ "full", "nil", "nil" },
+      { listed.recompute, tostring(listed.recompute_layers), tostring(listed.recompute_method) })
     assert.same({ "half", "-", "torchtitan_eager" }, of "op")
     assert.same({ "full", 4, "torchtitan_eager",
       "selective_ac_option = 4: torchtitan counts its layers over all chunks of a rank, ett in each chunk" },

@@ -207,9 +207,10 @@ local function set_recompute(p, args, layers, given)
     if #p.recompute_modules == 0 then p.recompute, p.recompute_modules = "none", nil end
   end
   if p.recompute ~= "full" or given.recompute then return end
+  if given.recompute_layer_ids then return end
   if not args.given["recompute-layer-ids"] then
     set_layers(p, args)
-  elseif not (given.recompute_layers or given.recompute_layer_ids) then
+  elseif not given.recompute_layers then
     set_listed_layers(p, args, layers)
   end
 end

@@ -202,9 +202,10 @@ local function set_recompute(p, config, given, note)
   if every == 2 then
     p.stack = p.stack .. ":half_products=false"
   elseif every then -- 0: all layers (_apply_layer_sac)
-    p.recompute, p.recompute_method = "full", every > 1 and "every" or nil
-    p.recompute_layers = every > 1 and every or nil
-    if every > 1 and (p.vp or 1) > 1 then
+    p.recompute = "full"
+    if every == 1 or every == 0 or given.recompute_layer_ids then return end
+    p.recompute_layers, p.recompute_method = every, "every"
+    if (p.vp or 1) > 1 then
       note("selective_ac_option = %s: torchtitan counts its layers over all chunks of a rank, ett in each chunk",
         option)
     end
