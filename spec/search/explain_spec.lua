@@ -94,6 +94,10 @@ describe("the neighbours of a plan", function()
     local overlapped = of("megatron", { zero = 1, overlap_gradients = true, overlap_parameters = true })
     assert.matches(" overlap_parameters=false ", overlapped)
     assert.is_nil(overlapped:find("overlap_gradients", 1, true))
+    local staged = of("megatron_deepspeed", { pp = 2, zero = 1 })
+    assert.matches(" zero=0 ", staged)
+    for _, absent in ipairs { "zero=2", "interleaved" } do assert.is_nil(staged:find(absent, 1, true)) end
+    assert.is_nil(of("megatron_deepspeed", { zero = 2 }):find(" pp=", 1, true))
   end)
 
   it("repeat another number of layers, or none of them chosen", function()

@@ -40,6 +40,11 @@ describe("a plan that does not fit", function()
       changed { seq = 2048, tp = 8, pp = 8, micro_batches = 2, micro_batch = 32, zero = 1 })
     -- The stack has no ZeRO-3.
     assert.is_nil(changed({ seq = 8192, tp = 8, dp = 2, micro_batches = 4, stack = "megatron" }).zero)
+    -- Its pipelines have ZeRO 0 and 1 only.
+    assert.is_nil(changed({ seq = 4096, tp = 4, pp = 2, dp = 4, micro_batches = 8, zero = 1, recompute = "full",
+      stack = "megatron_deepspeed" }).zero)
+    assert.is_nil(changed({ seq = 262144, tp = 8, dp = 8, micro_batches = 8, zero = 3, recompute = "full",
+      sequence_parallel = true, stack = "megatron_deepspeed" }).pp)
   end)
 
   it("gets a change without the values that its other fields exclude", function()

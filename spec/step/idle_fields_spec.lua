@@ -103,6 +103,11 @@ describe("a ZeRO stage that the plan's stack lacks", function()
     assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
     local _, whole = outcome(dense, with { dp = 2, zero = 0, stack = "torchtitan" }) -- DDP
     assert.is_nil(whole:find "the stack torchtitan has")
+    local staged = { dp = 2, pp = 2, zero = 2, micro_batches = 4, stack = "megatron_deepspeed" }
+    local refused = "zero = 2: the stack megatron_deepspeed has ZeRO 0 1 in pipelines"
+    assert.matches(refused, select(2, outcome(dense, with(staged))), 1, true)
+    staged.pp = 1
+    assert.is_nil(select(2, outcome(dense, with(staged))):find(refused, 1, true))
   end)
 end)
 

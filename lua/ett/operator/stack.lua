@@ -232,7 +232,11 @@ function stack_module.dtype_of(stack, op, dtype)
 end
 
 --- Whether a stack's software supports a ZeRO stage.
-function stack_module.has_stage(stack, zero) return stack.zero_stages:find(tostring(zero), 1, true) ~= nil end
+---@param pp integer? pipeline stages (default 1)
+function stack_module.has_stage(stack, zero, pp)
+  local function lists(stages) return stages:find(tostring(zero), 1, true) ~= nil end
+  return lists(stack.zero_stages) and ((pp or 1) == 1 or lists(stack.pipeline_zero_stages))
+end
 
 --- Whether a stack's software has a value of a plan's field, as far as the stack says: a ZeRO stage, an overlap or
 --- none, weights that stay whole. ZeRO-3 without `reshard` takes the place of ZeRO-2: SHARD_GRAD_OP of PyTorch FSDP.

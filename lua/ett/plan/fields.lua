@@ -335,7 +335,10 @@ function fields.context_method(p, stack) return p.cp_method or stack.cp_method e
 --- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage. PyTorch's
 --- SHARD_GRAD_OP is often called ZeRO-2.
 function fields.foreign_stage(p, stack)
-  if p.zero == 0 or stacks.has_stage(stack, p.zero) or not replicated(p) then return nil end
+  if p.zero == 0 or stacks.has_stage(stack, p.zero, p.pp) or not replicated(p) then return nil end
+  if stacks.has_stage(stack, p.zero) then
+    return ("zero = %d: the stack %s has ZeRO %s in pipelines"):format(p.zero, stack.name, stack.pipeline_zero_stages)
+  end
   local kept = p.zero == 2 and stacks.has_stage(stack, 3)
     and "; SHARD_GRAD_OP of PyTorch FSDP is zero=3 reshard=false"
   return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,

@@ -3,6 +3,7 @@ local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
+local plan_fields = require "ett.plan.fields"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local searched = require "ett.search.searched"
@@ -79,7 +80,8 @@ local function changes(p, model)
   local list, stack = {}, stacks.get(p.stack)
   local function add(names, change)
     local q = what_if.plan(p, nil, change)
-    if q then list[#list + 1] = { plan = q, words = set_words(q, names) } end
+    local is_foreign = q and not plan_fields.foreign_stage(p, stack) and plan_fields.foreign_stage(q, stack)
+    if q and not is_foreign then list[#list + 1] = { plan = q, words = set_words(q, names) } end
   end
   local function try_powers(name, names)
     for _, value in pairs(what_if.powers(p[name])) do add(names, { [name] = value }) end
@@ -97,7 +99,7 @@ local function changes(p, model)
       for _, value in pairs(what_if.powers(p.vp)) do
         if value >= 2 then add({ "vp" }, { vp = value }) end
       end
-    else
+    elseif stack.pipeline_schedules:find("interleaved", 1, true) then
       add({ "schedule", "vp" }, { schedule = "interleaved", vp = 2 })
     end
     if p.dp > 1 then

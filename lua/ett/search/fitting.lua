@@ -2,6 +2,7 @@
 --- adds as few devices as possible. Of several layouts on one number of devices it takes the fastest.
 local by = require "ett.base.by"
 local merged = require "ett.base.merged"
+local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
@@ -34,9 +35,10 @@ local function saves_quantised(stack, how)
 end
 
 -- The fields of a change that a plan lacks; false removes one. recompute_method = uniform repeats all layers already.
+---@param pp integer pipeline stages of the layout
 ---@param base table fields that are set in any case
 ---@param change table of `changes`
-local function missing(p, base, change)
+local function missing(p, pp, base, change)
   local own, stack = merged(base), stacks.get(p.stack)
   if change.recompute and strength[change.recompute] > strength[p.recompute] then own.recompute = change.recompute end
   local chosen = change.recompute == "full"
@@ -45,7 +47,7 @@ local function missing(p, base, change)
     if p[name] ~= nil then own[name] = false end
   end
   for zero = p.zero + 1, change.zero and 3 or 0 do
-    if stacks.has_stage(stack, zero) and (own.zero or 0) < change.zero then own.zero = zero end
+    if stacks.has_stage(stack, zero, pp) and (own.zero or 0) < change.zero then own.zero = zero end
   end
   if change.quantised and saves_quantised(stack, change.quantised) and schema.dtype_bytes[p.dtype] < 2 then
     own.stack = ("%s:quantised_weights=%s"):format(p.stack:gsub(":quantised_weights=[^:]*", ""), change.quantised)
@@ -91,7 +93,7 @@ local function candidates(p, layout, group)
     list[#list + 1], base = sharded, merged(base, sharded)
   end
   list[#list + 1] = base
-  for _, change in ipairs(changes) do list[#list + 1] = missing(p, base, change) end
+  for _, change in ipairs(changes) do list[#list + 1] = missing(p, layout.pp, base, change) end
   return list
 end
 
@@ -113,6 +115,12 @@ local function layouts(p, devices, node)
   return list
 end
 
+-- Whether a plan has a ZeRO stage that its stack lacks, and the plan before the change does not.
+local function becomes_foreign(p, q)
+  local function is_foreign(of) return plan_fields.foreign_stage(of, stacks.get(of.stack)) ~= nil end
+  return is_foreign(q) and not is_foreign(p)
+end
+
 -- Estimates the plan with a layout and fields. Returns the fields that differ from the plan's and the estimate; nil if
 -- a rule refuses them, false if the plan does not fit.
 ---@param self table { model, cluster, times, plan, clean (the plan with its defaults), known }
@@ -124,7 +132,7 @@ local function tried(self, layout, fields)
   local micro_batches = clean.global_batch // of_micro_batch
   if self.plan.micro_batches and micro_batches ~= self.plan.micro_batches then change.micro_batches = micro_batches end
   local q = merged(changed(clean, change), { micro_batches = micro_batches })
-  if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 then return nil end
+  if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 or becomes_foreign(clean, q) then return nil end
   local e = what_if.estimate { model = self.model, cluster = self.cluster, times = self.times,
     plan = changed(self.plan, change) }
   if e and e.fits then return change, e end
