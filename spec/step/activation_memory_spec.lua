@@ -932,7 +932,7 @@ describe("recompute_layers", function()
       ["recompute_layer_ids has the value 3 twice"] = { recompute = "full", recompute_layer_ids = { 3, 3 } },
       ["recompute_layer_ids must be at most 7, the last of the model's 8 layers, got 8"] = { recompute = "full",
         recompute_layer_ids = { 8 } },
-      ["recompute_layer_ids must be layers, counted from 0, got x; "
+      ["recompute_layer_ids must be layers, counted from 0, got 'x'; "
         .. "recompute_layer_ids must be layers, counted from 0, got 1.5"] = { recompute = "full",
         recompute_layer_ids = { "x", 1.5 } },
     } do

@@ -405,7 +405,7 @@ local function listed_layers(p, add, context)
   once(p, "recompute_layer_ids", add)
   for _, id in ipairs(p.recompute_layer_ids) do
     if math.type(id) ~= "integer" or id < 0 then
-      add("recompute_layer_ids must be layers, counted from 0, got %s", tostring(id))
+      add("recompute_layer_ids must be layers, counted from 0, got %s", schema.describe(id))
     elseif context.model and id >= context.layers then
       add("recompute_layer_ids must be at most %d, the last of the model's %d layers, got %d", context.layers - 1,
         context.layers, id)
