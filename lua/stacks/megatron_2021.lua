@@ -6,6 +6,7 @@ return {
   compared = "ampere",
   overlaps_tensor = false,
   zero_stages = "0 1",
+  pipeline_schedules = "1f1b interleaved", -- megatron/schedules.py: get_forward_backward_func
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,
   tensor_core_heads = "aligned", -- as BLOOM's steps show (profile/device_times.lua)
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at

@@ -4,7 +4,7 @@ return {
   summary = "Megatron-LM with fully sharded data parallelism",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "blackwell hopper",
-  cp_method = "ring", -- as in megatron
+  cp_method = "ring", pipeline_schedules = "1f1b interleaved", -- as in megatron.lua
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers

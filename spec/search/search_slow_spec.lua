@@ -180,7 +180,9 @@ describe("a search", function()
     assert.equal("1f1b 0, 1f1b 1", tried({ pp = 2 }, "megatron_deepspeed"))
     assert.equal("1f1b 2", tried({ pp = 2, zero = 2 }, "megatron_deepspeed"))
     assert.matches("gpipe 1 ahead sends", tried({ pp = 2 }, "plain"))
-    assert.is_nil(tried({ pp = 2 }, "megatron"):find "gpipe")
+    for _, stack in ipairs { "megatron", "megatron_2021", "megatron_fsdp", "megatron_moe" } do
+      assert.is_nil(tried({ pp = 2 }, stack):find "gpipe")
+    end
     assert.matches("^gpipe", tried({ pp = 2, schedule = "gpipe" }, "megatron"))
     -- Megatron-LM gathers ahead only if it also overlaps reductions.
     assert.equal("0, 1", tried({ pp = 1, overlap_gradients = false }, "megatron"))
