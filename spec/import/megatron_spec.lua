@@ -1374,6 +1374,19 @@ describe("a plan as Megatron-LM's flags", function()
     assert.matches("%-%-hybrid%-override%-pattern M%-M%-", text)
   end)
 
+  it("reads back Llama 4's norms without gains", function()
+    local model = model_module.new("llama3-8b", { qk_l2_norm = true })
+    local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2,
+      stack = "megatron" } }
+    local text, left_out = export.text("megatron", model, e.plan)
+    assert.same({}, left_out)
+    local run = read(text, { dp = 1 })
+    assert.equal(e.step_seconds, estimate.new({ model = run.model, plan = run.plan, cluster = "dgx_h100" })
+      .step_seconds)
+    local latent = read(text .. " --multi-latent-attention", { dp = 1 }).model.hyper
+    assert.is_nil(latent.qk_l2_norm)
+  end)
+
   it("reads back with its devices and its stack", function()
     local model = model_module.new "llama3-8b"
     for _, stack in ipairs { false, "plain", "torchtitan", "megatron" } do

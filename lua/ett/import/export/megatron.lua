@@ -44,6 +44,7 @@ local function attention(h, add, leave_out)
       if h[name] then leave_out("%s without kv_lora_rank: not exported", name) end
     end
     add("qk-layernorm", h.qk_norm)
+    add("qk-l2-norm", h.qk_l2_norm)
     add("attention-output-gate", h.attention_gate)
   end
   if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
@@ -146,7 +147,7 @@ local function model_flags(model, add, leave_out)
   add("hidden-dropout", h.dropout and 0.1 or 0.0)
   add("attention-dropout", h.dropout and 0.1 or 0.0)
   if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
-  for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "qk_l2_norm",
+  for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole",
     "attention_chunk", "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "layer_fields",
     "mixer", "parallel_mixer", "head_gate", "encoder_function_list", "head_bias" } do
     local stated = name == "layer_types" and (pattern or windows_of(h))

@@ -229,7 +229,7 @@ local function set_attention(hyper, args)
   hyper.kv_heads = args:number("num-key-value-heads", hyper.kv_heads) -- Megatron-DeepSpeed
   hyper.head_dim = args:number "kv-channels"
   hyper.qkv_bias = args:has "add-qkv-bias" or nil
-  hyper.qk_norm = args:has "qk-layernorm" or nil
+  hyper.qk_norm, hyper.qk_l2_norm = args:has "qk-layernorm" or nil, args:has "qk-l2-norm" or nil
   hyper.attention_gate = args:has "attention-output-gate" or args:has "use-gated-attention" or nil
   -- Megatron-LM's own layers (--transformer-impl local) fuse attention with --use-flash-attn only.
   local own = args:choice("transformer-impl", "transformer_engine", { ["local"] = true, transformer_engine = false,
@@ -241,7 +241,8 @@ local function set_attention(hyper, args)
     hyper.qk_nope_head_dim = args:number("qk-head-dim", args:number("qk-nope-head-dim", 128))
     hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", args:number("qk-rope-head-dim", 64))
     hyper.v_head_dim = args:number("v-head-dim", 128)
-    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- norms of compressed vectors
+    hyper.qk_norm, hyper.qk_l2_norm = nil, nil -- norms of compressed vectors
+    hyper.head_dim, hyper.kv_heads = nil, nil
   end
 end
 
