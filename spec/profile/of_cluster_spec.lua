@@ -203,6 +203,7 @@ describe("a device table in a cluster file", function()
   it("is refused with an unknown neighbour", function()
     assert.equal("mine: device: neighbours: unknown device 'h200_sxn'; did you mean 'h200_sxm'?",
       raised(changed, { neighbours = { "h200_sxn" } }))
+    assert.equal("mine: device: neighbours: unknown device a table", raised(changed, { neighbours = { {} } }))
   end)
 end)
 

@@ -115,7 +115,7 @@ function device_module.complete(clean, label)
     local known = type(neighbour) == "string"
       and (find.meant("clusters/devices", neighbour) or device_module.titled(neighbour))
     if not known then
-      error_module.raise("model", "%s: neighbours: unknown device '%s'%s", label, tostring(neighbour),
+      error_module.raise("model", "%s: neighbours: unknown device %s%s", label, schema.describe(neighbour),
         error_module.suggestion(tostring(neighbour), device_module.names()))
     end
   end
