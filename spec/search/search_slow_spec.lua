@@ -683,6 +683,11 @@ describe("an impossible search", function()
     refused({ plan = { seq = 1024, global_batch = 64, tp = 2 }, vary = { tp = { 1 } } },
       "field 'tp' is both fixed and varied")
     refused({ vary = { zero = { 0, 1, 1 } } }, "search: vary: field 'zero' has the value 1 twice")
+    local label = "stack 'megatron:pipeline_schedules=%s': pipeline_schedules"
+    for names, why in pairs { [""] = " names no schedule, such as 1f1b", ["1f1b x"] = ": unknown schedule 'x'" } do
+      refused({ plan = { seq = 1024, global_batch = 64, stack = "megatron:pipeline_schedules=" .. names } },
+        label:format(names) .. why)
+    end
   end)
 
   it("names the limits that exclude all plans, and the nearest valid plan", function()

@@ -517,13 +517,24 @@ local function add_units(self, setting, tp, cp, grids)
   end
 end
 
+-- The schedules of a stack's pipelines. Raises if the search needs them and they are none or unknown.
+local function schedules_of(self, stack)
+  local label, names = ("stack '%s': pipeline_schedules"):format(stack.name), stack.pipeline_schedules
+  if is_given(self, "schedule") then return names end
+  if not names:find "%S" then error_module.raise("model", "%s names no schedule, such as 1f1b", label) end
+  for name in names:gmatch "%S+" do
+    error_module.wrap(label, self.schedules.properties, self.schedules, name)
+  end
+  return names
+end
+
 local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
     or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
-  setting.p, setting.schedules = p, stack.pipeline_schedules
+  setting.p, setting.schedules = p, schedules_of(self, stack)
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)
   -- Rules of the stack decide on these, if they have one value.
   for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
