@@ -36,8 +36,8 @@ flags.values = set [[
 flags.switches = set [[
   deepspeed checkpoint-activations disable-moe-token-dropping parallel-attention new-decoder-architecture
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
-  qk-layernorm qk-l2-norm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
-  moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
+  qk-layernorm qk-l2-norm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep
+  moe-shared-expert-overlap moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
   moe-router-padding-for-quantization moe-router-padding-for-fp8
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
