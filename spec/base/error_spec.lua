@@ -16,6 +16,8 @@ describe("ett.error", function()
       ["ba.lua:3: boom"] = "a.lua: ba.lua:3: boom" } do
       assert.equal(wanted, tostring(error_module.label(message, "a.lua")))
     end
+    local why = select(2, require("ett.io").read "/")
+    assert.equal("cannot read '/': is a directory", tostring(error_module.label(why, "/")))
   end)
 
   it("keeps a quoted value with newlines in one line", function()
@@ -26,6 +28,10 @@ describe("ett.error", function()
   it("finds the nearest name", function()
     assert.equal("rms_norm", error_module.nearest("rms_nrom", { "gelu", "rms_norm", "rope" }))
     assert.is_nil(error_module.nearest("zzzzzz", { "gelu", "rms_norm" }))
+    assert.is_nil(error_module.nearest("dit", { "gpt" }))
+    assert.is_nil(error_module.nearest("xero", { "gemm" }))
+    assert.equal("zero", error_module.nearest("zeor", { "gemm", "zero" }))
+    assert.equal("seq", error_module.nearest("sqe", { "seq", "tp" }))
   end)
 end)
 

@@ -269,7 +269,7 @@ pp 1, tp 4, dp 1, cp 2, micro-batch 1 x 16, sequence 4096, bf16, 1f1b, stack meg
 note: the file does not hold the recipe's own settings: bf16 and Megatron-LM's defaults stand for those that it does not state
 
 $ ett predict --megatron-args nowhere.sh
-ett: nowhere.sh: cannot read 'nowhere.sh': no such file or directory
+ett: cannot read 'nowhere.sh': no such file or directory
 ?1
 
 $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatron | grep -E 'layers|tensor|devices'

@@ -784,7 +784,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.equal(512, read("run.conf", "# a run\n[training]\nseq_len = 512\n", nil, { dp = 8 }).seq)
     local ok, why = pcall(read, "ds.json", '{ // one\n  "a": ]\n}')
     assert.is_false(ok)
-    assert.matches("json:2:8:", tostring(why), 1, true)
+    assert.matches("^[^:]*/ds%.json:2:8: ", tostring(why))
   end)
 
   it("is read as Hjson, as DeepSpeed does", function()
@@ -956,9 +956,22 @@ describe("ett predict --plan", function()
     assert.matches("the file does not name the training program", output)
   end)
 
+  it("names the file and its fields if a rule refuses the plan", function()
+    command.write(folder, "t.toml", "[training]\nseq_len = 256\n[parallelism]\ntensor_parallel_degree = 3\n")
+    command.write(folder, "m.sh", "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size "
+      .. "32000 --micro-batch-size 1 --global-batch-size 2 --tensor-model-parallel-size 3 --nproc-per-node 3")
+    for words, names in pairs { ["--model llama3-8b --plan t.toml dp=2"] = { "t.toml", "tensor_parallel_degree" },
+      ["--megatron-args m.sh"] = { "m.sh", "--tensor-model-parallel-size" } } do
+      local output = command.ett(folder, "predict " .. words)
+      assert.matches(("ett: %s: plan: tp = 3 must divide heads"):format(names[1]), output, 1, true)
+      assert.matches("; in the file tp is " .. names[2], output, 1, true)
+    end
+    assert.is_nil(command.ett(folder, "predict --model llama3-8b --plan t.toml dp=2 tp=5"):find "in the file tp")
+  end)
+
   it("says what a file is that no trainer reads", function()
-    local said = { ["missing.sh"] = "missing.sh: cannot read 'missing.sh': no such file or directory",
-      ["."] = ".: cannot read '.': is a directory", ["binary.sh"] = "binary.sh: the file is not text in UTF-8" }
+    local said = { ["missing.sh"] = "cannot read 'missing.sh': no such file or directory",
+      ["."] = "cannot read '.': is a directory", ["binary.sh"] = "binary.sh: the file is not text in UTF-8" }
     command.write(folder, "binary.sh", "\127ELF\0\255\254")
     for _, ending in ipairs { "sh", "toml", "json", "yml" } do
       command.write(folder, "empty." .. ending, " \n")

@@ -87,14 +87,15 @@ function error_module.must(value, failure)
 end
 
 --- Adds one label in front of an error object's context and returns the object. Messages that start with a line of that
---- file need no label.
+--- file, or with a file error that quotes its name, need no label.
 function error_module.label(value, label)
   local object = error_module.from(value)
   object.context, label = object.context or {}, tostring(label)
   local text = #object.context == 0 and tostring(object.message) or ""
-  local file = text:match "^([^%s:]+):%d+: "
+  local file = text:match "^([^:]+):%d[%d:]*: "
   if file and (file == label or file:sub(-#label - 1) == "/" .. label) then return object end
   if text:sub(1, #label + 7) == label .. ": line " then return object end -- of YAML
+  if text:match "^cannot %l+ '(.*)': " == label or text:match "^'(.*)' is larger than" == label then return object end
   table.insert(object.context, 1, label)
   return object
 end
@@ -139,10 +140,10 @@ end
 --- Calls fn(...); an error is raised again with `label` in front.
 function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
 
--- The edit distance of two lists of bytes; nil if it exceeds the limit.
+-- The edit distance of two lists of bytes, where two exchanged neighbours are one edit; nil if it exceeds the limit.
 local function distance(a, b, limit)
   if math.abs(#a - #b) > limit then return nil end
-  local previous = {}
+  local before, previous = nil, {}
   for j = 0, #b do previous[j] = j end
   for i = 1, #a do
     local byte, left, least = a[i], i, i
@@ -151,11 +152,12 @@ local function distance(a, b, limit)
       local value = previous[j - 1] + (byte == b[j] and 0 or 1)
       if left + 1 < value then value = left + 1 end
       if previous[j] + 1 < value then value = previous[j] + 1 end
+      if before and byte == b[j - 1] and a[i - 1] == b[j] and before[j - 2] + 1 < value then value = before[j - 2] + 1 end
       if value < least then least = value end
       current[j], left = value, value
     end
     if least > limit then return nil end
-    previous = current
+    before, previous = previous, current
   end
   return previous[#b] <= limit and previous[#b] or nil
 end
@@ -163,13 +165,14 @@ end
 --- The candidate with the most similar spelling, or nil if none is similar.
 ---@param name string
 ---@param candidates string[]
----@param most integer? the largest edit distance; default: a third of the name's length, at least 2
+---@param most integer? the largest edit distance; default: a third of the name's length. At least 2, but less than half
+--- of the length; names of 2 and 3 letters have 1.
 ---@return string?
 function error_module.nearest(name, candidates, most)
   local lower = tostring(name):lower()
   if #lower > 100 then return nil end
   local bytes, best = { lower:byte(1, -1) }, nil
-  local limit = math.min(most or math.max(2, #lower // 3), #lower - 1)
+  local limit = math.min(most or math.max(1, #lower // 3, math.min(2, (#lower - 1) // 2)), #lower - 1)
   for _, candidate in ipairs(candidates) do
     local found = #candidate <= 100 and distance(bytes, { candidate:lower():byte(1, -1) }, limit)
     if found and (not best or found < limit or candidate < best) then best, limit = candidate, found end

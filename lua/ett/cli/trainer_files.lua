@@ -61,6 +61,7 @@ end
 ---@param hyper table values
 ---@return table model
 ---@return table plan
+---@return table<string, string> plan fields that the file states, with the file's names
 function trainer_files.read(opts, plan, hyper)
   local model
   if opts.model then
@@ -69,11 +70,32 @@ function trainer_files.read(opts, plan, hyper)
   end
   if opts.megatron_args then
     local run = require("ett.import.megatron").read(opts.megatron_args, plan, hyper, model)
-    return run.model, run.plan
+    return run.model, run.plan, run.stated
   end
-  local own, notes = require("ett.import.trainer").read(opts.plan, model, plan)
+  local own, notes, stated = require("ett.import.trainer").read(opts.plan, model, plan)
   model.notes = table.move(model.notes or {}, 1, #(model.notes or {}), #notes + 1, notes)
-  return model, own
+  return model, own, stated
+end
+
+--- Calls a function with arguments. An error about a plan names the file, and the file's names of the fields.
+---@param stated table<string, string> of trainer_files.read
+function trainer_files.wrap(opts, stated, fn, ...)
+  local function named(raised)
+    local object, words = error_module.traced(raised), {}
+    for _, field in ipairs(object.violations and schema.keys(stated) or {}) do
+      if object.message:find(("%%f[%%w_]%s = "):format(field)) then
+        words[#words + 1] = ("%s is %s"):format(field, stated[field])
+      end
+    end
+    if words[1] then object.message = ("%s; in the file %s"):format(object.message, table.concat(words, ", ")) end
+    return object
+  end
+  local function inner(...)
+    local found = table.pack(xpcall(fn, named, ...))
+    if not found[1] then error(found[2], 0) end
+    return table.unpack(found, 2, found.n)
+  end
+  return error_module.wrap(opts.plan or opts.megatron_args, inner, ...)
 end
 
 -- The plan without the swept fields, and as a text the values of all its fields.

@@ -36,8 +36,8 @@ end
 --- The model and the plan of a trainer's file, overridden by the words.
 local function of_trainer(opts, given)
   local plan, hyper = trainer_files.sort("predict", opts, given)
-  local model, own = trainer_files.read(opts, fields.values(plan), fields.values(hyper))
-  return { model = model, plan = own, cluster = opts.cluster or fields.default_cluster }
+  local model, own, stated = trainer_files.read(opts, fields.values(plan), fields.values(hyper))
+  return { model = model, plan = own, cluster = opts.cluster or fields.default_cluster }, stated
 end
 
 local function need_model(opts, words)
@@ -127,13 +127,14 @@ return {
     if opts.timings then
       error_module.raise("usage", "predict: --timings needs --composition reference")
     end
-    local what = subject(opts, given)
+    local what, stated = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end
     what.units = opts.chrome_trace ~= nil or opts.html ~= nil or opts.chakra ~= nil
     what.tokens = opts.tokens and require("ett.step.cost").tokens("predict", opts.tokens, what.plan)
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
-    local e = file and error_module.wrap(file, new, what) or new(what)
+    local e = stated and trainer_files.wrap(opts, stated, new, what)
+      or file and error_module.wrap(file, new, what) or new(what)
     if not (opts.cluster or opts.config) then table.insert(e.left_open, 1, "cluster " .. e.cluster) end
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end

@@ -466,6 +466,15 @@ local function set_precision(args, dtype)
   args.precise = true
 end
 
+-- The plan fields that the flags state and `plan` does not replace, with the names of the flags.
+local function stated_in(args, plan)
+  local stated = {}
+  for field, flag in pairs(words) do
+    if plan_fields.schema[field] and plan[field] == nil and args:has(flag) then stated[field] = "--" .. flag end
+  end
+  return stated
+end
+
 local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
@@ -475,7 +484,7 @@ local function read(path, values, plan, hyper, model)
   if file.note then args:note("%s", file.note) end
   if file.recipe then complete_recipe(args, file.precise) end
   if plan and plan.dtype then set_precision(args, plan.dtype) end
-  local has_model = args:has "num-layers"
+  local has_model, stated = args:has "num-layers", stated_in(args, plan or {})
   for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
@@ -490,7 +499,7 @@ local function read(path, values, plan, hyper, model)
     args.notes = model.notes
     if args:has "primus-even-routing" then route_evenly(model, args.notes) end
     return { model = model, architecture = model.architecture,
-      plan = plan_of(args, model.hyper, plan or {}, file.stack) }
+      plan = plan_of(args, model.hyper, plan or {}, file.stack), stated = stated }
   end
   local own, architecture = hyper_of(args)
   own = merged(own, hyper)
@@ -501,7 +510,8 @@ local function read(path, values, plan, hyper, model)
   built.name = path:match "([^/]+)$"
   local notes = args.notes
   built.notes = table.move(built.notes, 1, #built.notes, #notes + 1, notes)
-  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, file.stack) }
+  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, file.stack),
+    stated = stated }
 end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo, Megatron-Bridge, Primus or
@@ -510,7 +520,7 @@ end
 ---@param plan table? plan fields that override the file
 ---@param hyper table? hyper-parameters that override the file
 ---@param model table? in place of the file's; gets the notes
----@return table { model =, architecture = name, plan = }
+---@return table { model =, architecture = name, plan =, stated = plan fields that the file states, with its flags }
 function megatron.read(path, plan, hyper, model)
   schema.argument(path, "string", "ett.megatron.read", "path")
   plan_fields.check_some(plan or {})

@@ -163,8 +163,32 @@ local function check_marks(kind, document)
 end
 
 local decoders = { torchtitan = function(text) return require "ett.import.trainer.toml"(text) end,
-  deepspeed = function(text) return error_module.must(json.decode(hjson(text))) end,
+  deepspeed = function(text, path) return error_module.must(json.decode(hjson(text), { name = path })) end,
   maxtext = function(text, path) return overrides.fields(text, path:find "%.ya?ml$" ~= nil) end }
+
+-- Names of plan fields in the files, for messages.
+local own_names = {
+  torchtitan = { seq = "training.seq_len", global_batch = "training.global_batch_size",
+    tp = "parallelism.tensor_parallel_degree", pp = "parallelism.pipeline_parallel_degree",
+    cp = "parallelism.context_parallel_degree", ep = "parallelism.expert_parallel_degree",
+    etp = "parallelism.expert_tensor_parallel_degree", schedule = "parallelism.pipeline_parallel_schedule" },
+  deepspeed = { micro_batch = ".train_micro_batch_size_per_gpu", micro_batches = ".gradient_accumulation_steps",
+    global_batch = ".train_batch_size", tp = "tensor_parallel.autotp_size", cp = ".sequence_parallel_size",
+    ep = "expert_parallel.autoep_size", zero = "zero_optimization.stage" },
+  maxtext = { seq = ".max_target_length", micro_batches = ".gradient_accumulation_steps",
+    micro_batch = ".per_device_batch_size", ep = ".ici_expert_parallelism" } }
+
+-- The plan fields that a document states and `given` does not replace, with the document's names of them.
+local function stated_in(document, names, given)
+  local stated = {}
+  for field, path in pairs(names) do
+    local section, name = path:match "^(.*)%.([^.]*)$"
+    local from = section == "" and document[""] == nil and document or document[section]
+    if given[field] == nil and type(from) == "table" and from[name] ~= nil then stated[field] = name end
+  end
+  return stated
+end
+
 local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields" }
 
 local function read(path, model, given)
@@ -188,7 +212,7 @@ local function read(path, model, given)
   note_unread(document, seen, note)
   for name, value in pairs(given) do plan[name] = value end
   if given.micro_batches and not given.global_batch then plan.global_batch = nil end
-  return plan, notes
+  return plan, notes, stated_in(document, own_names[kind], given)
 end
 
 --- The plan of a configuration.
@@ -196,6 +220,7 @@ end
 ---@param model table of ett.model
 ---@param given table? plan fields that override the file
 ---@return table plan, string[] notes
+---@return table<string, string> plan fields that the file states, with the file's names
 function trainer.read(path, model, given)
   schema.argument(path, "string", "ett.import.trainer.read", "path")
   plan_fields.check_some(given or {})
