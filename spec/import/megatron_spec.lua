@@ -152,7 +152,7 @@ torchrun --nproc_per_node 8 pretrain_qwen.py --num-layers $LAYERS --hidden-size 
       table.concat(run.model.notes), 1, true)
     os.remove(path)
     local _, gone = of " 7B"
-    assert.equal(("%s 7B: cannot read '%s 7B': no such file or directory"):format(path, path), tostring(gone))
+    assert.equal(("cannot read '%s 7B': no such file or directory"):format(path), tostring(gone))
   end)
 
   it("follow shift, $@ and $#, but not into functions", function()

@@ -958,8 +958,8 @@ describe("ett predict --plan", function()
 
   it("names the file and its fields if a rule refuses the plan", function()
     command.write(folder, "t.toml", "[training]\nseq_len = 256\n[parallelism]\ntensor_parallel_degree = 3\n")
-    command.write(folder, "m.sh", "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-size "
-      .. "32000 --micro-batch-size 1 --global-batch-size 2 --tensor-model-parallel-size 3 --nproc-per-node 3")
+    command.write(folder, "m.sh", "--num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --vocab-"
+      .. "size 32000 --micro-batch-size 1 --global-batch-size 2 --tensor-model-parallel-size 3 --nproc-per-node 3")
     for words, names in pairs { ["--model llama3-8b --plan t.toml dp=2"] = { "t.toml", "tensor_parallel_degree" },
       ["--megatron-args m.sh"] = { "m.sh", "--tensor-model-parallel-size" } } do
       local output = command.ett(folder, "predict " .. words)

@@ -302,7 +302,7 @@ describe("a user's cluster", function()
   end)
 
   it("is doubted where its links contradict each other, and refused for latencies and rates in other units", function()
-    local tiers = require "ett.profile.network.tiers"
+    local collectives, tiers = require "ett.profile.network.collectives", require "ett.profile.network.tiers"
     local function own(intra, inter)
       local c = { name = "own", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm", links = {
         intra = { bandwidth = 450e9, source = "x" },
@@ -338,7 +338,13 @@ describe("a user's cluster", function()
     assert.matches("bandwidth_per_gpu = 4e+11 is more", contradiction, 1, true)
     for _, name in ipairs(cluster_module.names()) do
       assert.same({}, tiers.contradictions(cluster_module.get(name), true), name)
+      assert.is_nil(collectives.table_warning(cluster_module.get(name)), name)
     end
+    local function limited(...) return collectives.table_warning(cluster_module.get(own(...))) end
+    assert.matches("links.intra.bandwidth = 9e+11 is above the rate in the tables of 'H100-SXM-80GB', 3.49e+11",
+      limited({ bandwidth = 900e9 }, {}), 1, true)
+    assert.is_nil(limited({}, {}))
+    assert.is_nil(limited({ bandwidth = 900e9, curves = { [8] = { 1e6, 1e11, 1e9, 9e11 } } }, {}))
     assert.matches("'latency' must be at most 0.5 seconds, got 3.4", raised(cluster_module.get,
       own({ latency = 3.4 }, {})), 1, true)
     assert.matches("'bandwidth_per_gpu' must be at least 1000000 bytes/s, got 50000", raised(cluster_module.get,

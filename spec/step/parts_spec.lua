@@ -154,7 +154,7 @@ describe("clusters of unlike nodes", function()
     local function priced(price, failures, watts)
       local c = cluster_parts.kind("priced", 1e14, 1e12, 80e9, 1e10)
       c.price_per_gpu_hour, c.power = price, { node_watts = watts, source = "spec" }
-      c.failures = { per_device_day = failures, restart_seconds = 100 * price, source = "spec" }
+      c.failures = failures and { per_device_day = failures, restart_seconds = 100 * price, source = "spec" }
       c.device.power_watts = 500
       return c
     end
@@ -163,6 +163,14 @@ describe("clusters of unlike nodes", function()
     assert.near(3, e.price_per_device_hour, 1e-12)
     assert.near(86400 / (4 * 0.02), e.failure_interval_seconds, 1e-6)
     assert.near(150, e.overhead_watts, 1e-9)
+    local function said(p, second)
+      e = run(p, both { { cluster = priced(2, 0.01, 100), nodes = 3 }, { cluster = second, nodes = 9 } })
+      return table.concat(e.warnings, "\n"):find("these parts state no rate: fast; failures_per_device_day=N", 1, true)
+    end
+    assert.is_truthy(said({ dp = 4 }, fast))
+    assert.is_nil(e.goodput_percent)
+    for _, quiet in ipairs { said({ dp = 3 }, fast) or false, said({ dp = 4 }, priced(6, 0.05, 300)) or false,
+      said({ dp = 4, failures_per_device_day = 0.01 }, fast) or false } do assert.is_false(quiet) end
   end)
 end)
 

@@ -157,9 +157,17 @@ local function with_base(name, users, files)
   return whole
 end
 
-local function check_names(stack)
+-- A smaller exchange_share is taken for a wrong unit: 1 % of an H100's NVLink is less than a tenth of a network card.
+local least_share = 0.01
+
+-- Checks what the rules of single fields do not express.
+local function check_values(stack, label)
   graphed_parts(stack)
   stack_module.compared_on(stack)
+  if stack.exchange_share > 0 and stack.exchange_share < least_share then
+    error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g", label,
+      least_share, stack.exchange_share)
+  end
 end
 
 local function read(text, files)
@@ -167,12 +175,13 @@ local function read(text, files)
   local stack, path, label = find.described("lua/stacks", name, fields)
   files[name] = path
   if stack.base then stack = schema.check(with_base(name, {}, files), fields, label) end
-  check_names(stack)
+  check_values(stack, label)
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
   for key, value in pairs(own) do stack[key] = value end
-  stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
-  check_names(stack)
+  label = ("stack '%s'"):format(text)
+  stack = schema.check(stack, fields, label, "plan")
+  check_values(stack, label)
   stack.name = text
   return stack
 end

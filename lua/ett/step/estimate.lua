@@ -7,6 +7,7 @@
 -- all runs at once, and the step is evaluated again. runtime/step/README.md describes how the changes combine, and what
 -- the interval does not cover.
 local architecture = require "ett.model.architecture"
+local collectives = require "ett.profile.network.collectives"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
@@ -361,12 +362,16 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
   contradictions[e] = network_tiers.contradictions(cluster, outside)
+  for _, own in ipairs(e.devices > 1 and (cluster.parts or { cluster }) or {}) do
+    table.insert(contradictions[e], collectives.table_warning(own))
+  end
   list[#list + 1] = host
   list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
   list[#list + 1] = slices.warning(e.plan, lowered)
   list[#list + 1] = slices.none_repeated(e.plan, lowered)
   list[#list + 1] = slices.never_repeated(e.plan, lowered)
   list[#list + 1] = goodput.warning(e)
+  list[#list + 1] = parts.rate_warning(cluster, e)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = registered_over_nodes(e, stack)

@@ -93,6 +93,20 @@ function parts.peak(cluster, p, devices)
   return mean(cluster, counts_of(cluster, devices), devices, peak(p))
 end
 
+--- A warning if some parts in use state a failure rate and others do not, so that the cluster has none; else nil.
+function parts.rate_warning(cluster, e)
+  if not cluster.parts or e.plan.failures_per_device_day then return nil end
+  local without, seen, stated = {}, {}, false
+  for k, count in ipairs(counts_of(cluster, e.devices)) do
+    local part = cluster.parts[k]
+    stated = stated or count > 0 and part.failures ~= nil
+    if count > 0 and not part.failures and not seen[part.name] then without[#without + 1] = part.name end
+    seen[part.name] = true
+  end
+  return stated and #without > 0 and ("no failures are counted: these parts state no rate: %s; "
+    .. "failures_per_device_day=N sets it for all devices"):format(table.concat(without, ", ")) or nil
+end
+
 --- A cluster for ett.step.cost and ett.step.goodput, with average price and failure rate of a device.
 function parts.mean_cluster(cluster, devices)
   if not cluster.parts then return cluster end

@@ -371,7 +371,9 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
   int folder = S_ISDIR(st.st_mode);
   if (!folder && !S_ISREG(st.st_mode)) /* a pipe cannot be read twice */
     return ett_err_set(err, ETT_ERR_MISSING,
-                       "cannot read '%s': a trace must be a file or a folder", path);
+                       "cannot read '%s': a trace must be a file or a folder, not a pipe "
+                       "or device; files that end in .gz or .zst need no unpacking",
+                       path);
   if (folder ? walk_all(s, path, err) : add(s, path, (uint64_t)st.st_size, err))
     goto fail;
   if (s->count)

@@ -155,6 +155,24 @@ local function device_curve(cluster, tier, kind, n)
   return known[n] or nil
 end
 
+-- Bandwidth of the links in a node, divided by the highest rate in the device's tables, above which a warning is given.
+-- Datasheets state up to 1.4 times the measured rate (A100: 300 and 216 GB/s).
+local most_of_tables = 1.5
+
+--- A warning if the device's tables make gathers inside a node much slower than the cluster's links; else nil.
+function collectives.table_warning(cluster)
+  if (cluster.gpus_per_node or 1) < 2 then return nil end
+  local list, node = tiers_module.of(cluster)
+  local tier = list[node]
+  if not tier.send or tier.curves or tier.ring_bandwidth or tier.mesh or tier.torus then return nil end
+  local most, curve = 0.0, device_curve(cluster, tier, "all_gather", cluster.gpus_per_node)
+  for i = 2, curve and #curve or 0, 2 do most = math.max(most, curve[i]) end
+  if most == 0 or tier.send <= most_of_tables * most then return nil end
+  return ("cluster '%s': %s.bandwidth = %g is above the rate in the tables of '%s', %.3g, which limits gathers, "
+    .. "reduce-scatters and all-to-alls; to replace it, add measured curves (`ett cluster add-curve`)"):format(
+    cluster.name, cluster.node_tier and ("tiers[%d]"):format(node) or "links.intra", tier.send, cluster.device.name, most)
+end
+
 -- Seconds by which each step of a small message inside a node of n devices takes longer than LL's. A step takes the
 -- time of the smallest all_reduce in the device's tables without LL's start of 6.6 us, divided by the number of steps.
 -- The tables do not quite agree with this start: their steps depend on n. For two, four and eight devices they are

@@ -37,7 +37,7 @@ local least_rate, most_rate, least_of_curve = 1e6, 1e17, 1e3
 local rate = { "positive", least = least_rate, most = most_rate, unit = "bytes/s" }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate, unit = "bytes/s" }
 local latency = { "nonnegative", optional = true, most = 0.5, unit = "seconds" }
-local share = { "positive", optional = true, most = 1 }
+local share = { "positive", optional = true, least = 0.01, most = 1 }
 local axes_field = { "count", optional = true, most = 8 }
 
 tiers.link_fields = {
