@@ -98,8 +98,8 @@ it("a stack has fewer launches with CUDA graphs of modules that a layer has, eac
 end)
 
 it("a stack whose dispatcher has almost no bandwidth is refused", function()
-  assert.equal("stack 'megatron:exchange_share=1e-30': field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least "
-    .. "0.01, got 1e-30", raised(stacks.get, "megatron:exchange_share=1e-30"))
+  assert.equal("stack 'megatron:exchange_share=1e-30': field 'exchange_share' must be 0 (NCCL's all-to-alls) or at "
+    .. "least 0.01, got 1e-30", raised(stacks.get, "megatron:exchange_share=1e-30"))
   assert.equal(0, stacks.get("megatron_hybridep:exchange_share=0").exchange_share)
 end)
 

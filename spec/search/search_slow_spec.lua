@@ -138,6 +138,11 @@ describe("a search", function()
         .. tried({ stack = stack }, "reshard"), stack)
       assert.equal("2", tried({ stack = stack, zero = 2 }, "zero"))
     end
+    local both = small { plan = { seq = 1024, global_batch = 16, pp = 1, tp = 1, cp = 1, recompute = "none" },
+      vary = { stack = { "gpt_neox", "megatron" } }, keep = 1000, exhaustive = true }
+    for _, row in ipairs(both.rows) do
+      assert.is_true(require("ett.operator.stack").has_stage(require("ett.operator.stack").get(row.stack), row.zero))
+    end
     assert.equal("true", tried({ stack = "torchtitan" }, "overlap_gradients"))
     assert.equal("false", tried({ stack = "torchtitan", overlap_gradients = false }, "overlap_gradients"))
     assert.equal("false true", tried({ stack = "fsdp_eager" }, "overlap_parameters")) -- none where nothing is sharded

@@ -226,11 +226,17 @@ end
 
 --- The values of the walked fields that a stack's software has, with one or several pipeline stages (space.parted).
 local function axes_under(self, stack, staged)
-  local key = ("%s %s %s %s"):format(stack.overlapped_gathers, stack.gathers_need_reductions,
-    staged and stack.overlaps_pipelines, staged and stack.pipeline_zero_stages)
+  local key = ("%s %s %s %s %s %s %s"):format(stack.overlapped_gathers, stack.gathers_need_reductions,
+    staged and stack.overlaps_pipelines, staged and stack.pipeline_zero_stages, stack.zero_stages,
+    stack.overlap_gradients, stack.overlap_parameters)
   local known = self.variants[key]
   if known then return known end
   local axes = merged(self.axes, { late = stack.overlapped_gathers == "3", paired = stack.gathers_need_reductions })
+  for _, name in ipairs(searched.walked) do
+    if not is_given(self, name) then
+      axes[name] = kept(axes[name], function(value) return stacks.has(stack, name, value) end)
+    end
+  end
   if staged then
     axes.zero = kept(axes.zero, function(zero) return stack.pipeline_zero_stages:find(zero, 1, true) end)
     for _, name in ipairs(stack.overlaps_pipelines and {} or { "overlap_gradients", "overlap_sends" }) do
@@ -431,8 +437,8 @@ local function add_follows(self, setting, p)
   setting.degrees_broken = setting.degrees_follow:first(rules)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
-    interleave_group = false, split = false, recompute = self.axes.recompute[1], zero = self.axes.zero[1] },
-    { __index = p })
+    interleave_group = false, split = false, recompute = self.axes.recompute[1],
+    zero = setting.axes.zero[1] }, { __index = p })
   -- With a tied embedding, one stage has no copy of it and several stages have.
   setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
   setting.family = setting.cluster.name .. " "
@@ -538,7 +544,7 @@ local function add_setting(self, setting)
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)
   -- Rules of the stack decide on these, if they have one value.
   for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
-    if #self.axes[name] == 1 then p[name] = self.axes[name][1] end
+    if #setting.axes[name] == 1 then p[name] = setting.axes[name][1] end
   end
   add_follows(self, setting, p)
   local all, heads = divisors(setting.devices), architecture.reads(self.model).heads and self.model.hyper.heads

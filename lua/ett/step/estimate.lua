@@ -7,7 +7,6 @@
 -- all runs at once, and the step is evaluated again. runtime/step/README.md describes how the changes combine, and what
 -- the interval does not cover.
 local architecture = require "ett.model.architecture"
-local collectives = require "ett.profile.network.collectives"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
@@ -18,6 +17,7 @@ local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
 local merged = require "ett.base.merged"
 local model_faults = require "ett.model.faults"
+local network_collectives = require "ett.profile.network.collectives"
 local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
 local times_module = require "ett.step.times"
@@ -363,7 +363,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
   contradictions[e] = network_tiers.contradictions(cluster, outside)
   for _, own in ipairs(e.devices > 1 and (cluster.parts or { cluster }) or {}) do
-    table.insert(contradictions[e], collectives.table_warning(own))
+    table.insert(contradictions[e], network_collectives.table_warning(own))
   end
   list[#list + 1] = host
   list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
