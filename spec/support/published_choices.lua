@@ -247,8 +247,8 @@ choice, when it was made. Later choices can have changed both.
   23 % too fast, then 5 to 16. The gathers were not changed: the step of that profile waits 9 ms for them, the estimate
   14.
 - v4, v5e and v5p have no measured reduce-scatters, so theirs overlap. On v4 XLA does not overlap them either
-  (ultrons/jax-gpt, FINDINGS.md). With v6e's share, v5e 64B on one slice would be 12 instead of 3 % too slow. v5p 512B
-  would be 13 to 18 instead of 5 to 9 % too slow. Rates of their products are assumed, so these errors do not decide it.
+  (ultrons/jax-gpt, FINDINGS.md). With v6e's share, v5e 64B on one slice would be 12 % too slow, not 3. The steps of v5p
+  512B would be 13 to 18 % too slow, not 5 to 9. Rates of their products are assumed, so these errors do not decide it.
   v7x's recipes let the SparseCores reduce, so theirs overlap.
 - Two profiles of other programs give hints on v7x. In jax-gpt's DeepSeek-V3 the projections of latent attention take
   1.8 s forward, estimated 0.3 (iter6_checkpoint_bisection.md). In a step of Hunyuan 3, products and kernels reach 527
@@ -262,8 +262,8 @@ choice, when it was made. Later choices can have changed both.
   20 % slower than MI355X, before 6 %; measured are 23 %.
 - Rows of 2024 have Composable Kernel's attention; AITER's is in Transformer Engine for ROCm since December 2024.
 - Products of 8 bits include casts in addition to the tables. The literature's fp8 rows of MI300X were 28 to 56 % too
-  fast, and are 14 to 30 % with Composable Kernel's attention. Products are not the cause: hipBLASLt reaches 955 to 1160
-  TFLOP/s (Azure's AI benchmarking guide), the estimates are 840 to 1200.
+  fast. With Composable Kernel's attention they are 14 to 18 % too fast. Products are not the cause: hipBLASLt reaches
+  955 to 1160 TFLOP/s (Azure's AI benchmarking guide), the estimates are 840 to 1200.
 - Nine steps were collected before any estimate of them: MLPerf's Llama 2 70B with LoRA, Qwen3-30B of Primus,
   DeepSeek-V3 16B of torchtitan. Then kernels of experts, forced balance and partial recomputation were looked up.
   Error: 13.8 to 4.1 %. Ten more steps of Primus followed. Launches of experts and the rate of DeepEP's kernels were
@@ -298,13 +298,15 @@ choice, when it was made. Later choices can have changed both.
 
 ### Not modelled, or not explained
 
-- MT-NLG 530B: three rows that differ only in replicas lie on a line of 0.197 s a micro-batch and 6.0 s besides. The
-  estimates have 0.185 and 0.6 s. SC21's model of that size is 1 % too fast.
+- MT-NLG 530B: three rows differ only in replicas, and so in micro-batches. They lie on a line of 0.197 s a micro-batch,
+  bubble included, and 6.0 s besides. The estimates have 0.185 and 0.6 s. SC21's model of that size is 1 % too fast.
 - BLOOM at tp 8: micro-batches of two and four sequences are 7 to 11 ms a layer too short (one row 2 ms). Its last
-  stage, with a head of 250,880 tokens, takes 1.6 times a middle one. `CUDA_LAUNCH_BLOCKING` is not the cause; its cost
+  stage, with a head of 250,880 tokens, takes 1.6 times a middle one. The cause is not `CUDA_LAUNCH_BLOCKING`. Its cost
   was measured in that run.
-- Llama 3.1 8B on H100 over Ethernet, two rows: the same 0.13 s a step too short at every tp. Releases of April and May
-  2025 in fp8 on GB200: 7 to 14 % too fast, while bf16 fits.
+- Llama 3.1 8B on H100 over Ethernet, two rows: 0.14 s a step too short at tp 1, 0.15 s at tp 2.
+- Nemotron-4 340B in fp8 on GB200, of May 2025: 9 to 11 % too fast, while bf16 fits.
+- torchtitan with asynchronous tensor parallelism: 17 % too fast in bf16, 6 in fp8, 31 in fp8 with scales of rows. The
+  last is 15 % too fast without it.
 - torchtitan with 4 and 8 context ranks: attention takes 1.5 times that of 1 and 2 ranks, although its code balances the
   load.
 - fms-fsdp: its printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100.
@@ -318,7 +320,7 @@ choice, when it was made. Later choices can have changed both.
 - paxml's first gather of each layer does not overlap (no double buffer). It cannot be the only cause: three of four
   rows would stay 7 to 18 % too fast without any overlap.
 - vTrain over several nodes: the regret comes from one set. The plan of tp 4 and dp 32 is chosen (estimated 9.1 s,
-  interval 7.7 to 10.7). It takes 4.5 % longer than the best, tp 8 and dp 32 (10.0 s, 7.6 to 12.4).
+  interval 7.9 to 11.3). It takes 4.5 % longer than the best, tp 8 and dp 32 (10.0 s, 8.0 to 13.5).
 - vTrain over several nodes: rows with two or four data-parallel ranks in a node are estimated 0.1 to 1.6 s too short.
   Gradients would have to move at 25 to 44 GB/s a node; groups of one or eight ranks reach the 85 of the links. Steps on
   Selene (SC21) show no such loss (2.0 % too slow to 0.3 % too fast), nor does any other source. So no rule is fitted.
