@@ -13,7 +13,9 @@ return {
   launch_seconds = 6.32e-05, routing_factor = 1.6, moe_launches = 9.96, expert_seconds = 1.19e-05,
   reads_counts = "beside_permute", -- as in megatron.lua
   expert_bias = 11.3, clamped_mlp = 3.67, clamped_mlp_backward = 4.6, scaled_rope = 7.25, -- as in megatron.lua
-  gathers_slow = true, hides_sums = true, fused_accumulation = true, -- as in megatron.lua
+  gathers_slow = true, hides_sums = true, -- as in megatron.lua
+  -- All recipes of Megatron-Bridge with Megatron FSDP turn it off (gradient_accumulation_fusion = False).
+  fused_accumulation = false,
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   weighs_activations = true, -- experts.py, TEGroupedMLP
   communication_share = 0.329,
