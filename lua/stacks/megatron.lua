@@ -5,6 +5,7 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "ampere blackwell hopper",
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
+  overlapped_sends = "interleaved", -- arguments.py: overlap_p2p_comm is set to False without virtual stages
   pipeline_schedules = "1f1b interleaved", -- pipeline_parallel/schedules.py: get_forward_backward_func
   gathers_need_reductions = true, -- arguments.py: --overlap-param-gather needs --overlap-grad-reduce
   cp_method = "ring", -- extensions/transformer_engine.py, TEDotProductAttention: cp_comm_type is p2p by default

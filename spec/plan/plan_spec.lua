@@ -170,6 +170,13 @@ describe("plan", function()
     assert.same({}, violations { dp = 8, pp = 4, overlap_gradients = true, stack = "megatron" })
     assert.equal("overlap_sends is not supported by the stack 'gpt_neox': its pipelines compute nothing while they "
       .. "send", violations({ pp = 4, overlap_sends = true, stack = "gpt_neox" })[1])
+    local sends = { pp = 4, overlap_sends = true, stack = "megatron", micro_batches = 8 }
+    assert.equal("overlap_sends needs schedule = 'interleaved' with the stack 'megatron', got '1f1b'",
+      violations(sends)[1])
+    for field, value in pairs { schedule = "interleaved", stack = "plain", pp = 1 } do
+      local own = require "ett.base.merged"(sends, { [field] = value, vp = field == "schedule" and 2 or 1 })
+      assert.is_nil(table.concat(violations(own)):find("overlap_sends", 1, true), field)
+    end
     assert.equal("overlap_parameters needs zero = 3, got 1: the stack 'transformers' gathers weights after the update "
       .. "at stages 1 and 2", violations({ dp = 8, zero = 1, overlap_parameters = true, stack = "transformers" })[1])
     assert.same({}, violations { dp = 8, zero = 3, overlap_parameters = true, stack = "transformers" })

@@ -138,6 +138,13 @@ describe("a search", function()
         .. tried({ stack = stack }, "reshard"), stack)
       assert.equal("2", tried({ stack = stack, zero = 2 }, "zero"))
     end
+    local sends = small { plan = { seq = 1024, global_batch = 16, pp = 2, tp = 1, cp = 1, recompute = "none",
+      stack = "megatron" }, keep = 1000, exhaustive = true }
+    local overlapping = {}
+    for _, row in ipairs(sends.rows) do
+      overlapping[row.schedule] = overlapping[row.schedule] or row.overlap_sends
+    end
+    assert.same({ { ["1f1b"] = false, interleaved = true }, sends.plans }, { overlapping, sends.effort.plans })
     local both = small { plan = { seq = 1024, global_batch = 16, pp = 1, tp = 1, cp = 1, recompute = "none" },
       vary = { stack = { "gpt_neox", "megatron" } }, keep = 1000, exhaustive = true }
     for _, row in ipairs(both.rows) do

@@ -152,7 +152,7 @@ local function distance(a, b, limit)
       local value = previous[j - 1] + (byte == b[j] and 0 or 1)
       if left + 1 < value then value = left + 1 end
       if previous[j] + 1 < value then value = previous[j] + 1 end
-      if before and byte == b[j - 1] and a[i - 1] == b[j] and before[j - 2] + 1 < value then value = before[j - 2] + 1 end
+      if before and byte == b[j - 1] and a[i - 1] == b[j] then value = math.min(value, before[j - 2] + 1) end
       if value < least then least = value end
       current[j], left = value, value
     end

@@ -48,6 +48,7 @@ stack_module.fields = {
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
   overlapped_gathers = { "string", default = "1 2 3", one_of = { "1 2 3", "3" } },
   gathers_need_reductions = flag,
+  overlapped_sends = { "string", default = "all", one_of = { "all", "interleaved" } },
   pipeline_zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "0 1 2 3" } },
   pipeline_schedules = { "string", default = "1f1b interleaved gpipe" },
   sharding_stack = "string?",
@@ -165,8 +166,8 @@ local function check_values(stack, label)
   graphed_parts(stack)
   stack_module.compared_on(stack)
   if stack.exchange_share > 0 and stack.exchange_share < least_share then
-    error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g", label,
-      least_share, stack.exchange_share)
+    error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g",
+      label, least_share, stack.exchange_share)
   end
 end
 

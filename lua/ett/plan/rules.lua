@@ -285,6 +285,11 @@ function rules.overlaps_tensor(p) return stack_allows(p, "overlaps_tensor") end
 --- Whether the plan's stack supports overlap_gradients and overlap_sends with several pipeline stages.
 function rules.overlaps_pipelines(p) return stack_allows(p, "overlaps_pipelines") end
 
+--- Whether the plan's stack supports overlap_sends with its schedule. Files of schedules are other software's.
+function rules.overlaps_sends(p)
+  return (p.schedule ~= "1f1b" and p.schedule ~= "gpipe") or stack_allows(p, "overlapped_sends") ~= "interleaved"
+end
+
 --- Whether a plan's stack states costs of kernel launches.
 function rules.launches(p)
   if not (p.stack and stacks.exists(p.stack)) then return false end
@@ -305,6 +310,8 @@ local function gradient_overlap(p, add)
   end
   if p.overlap_sends and p.pp > 1 and not rules.overlaps_pipelines(p) then
     add("overlap_sends is not supported by the stack '%s': its pipelines compute nothing while they send", p.stack)
+  elseif p.overlap_sends and p.pp > 1 and not rules.overlaps_sends(p) then
+    add("overlap_sends needs schedule = 'interleaved' with the stack '%s', got '%s'", p.stack, p.schedule)
   end
 end
 

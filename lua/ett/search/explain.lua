@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
 local plan_fields = require "ett.plan.fields"
+local plan_rules = require "ett.plan.rules"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local searched = require "ett.search.searched"
@@ -111,7 +112,8 @@ local function changes(p, model)
     local after = merged(p, { [name] = not p[name] })
     local alone = stack.gathers_need_reductions and (p.zero == 1 or p.zero == 2) and after.overlap_parameters
       and not after.overlap_gradients
-    if stacks.has(stack, name, after[name]) and not alone then add({ name }, { [name] = after[name] }) end
+    local blocked = name == "overlap_sends" and not plan_rules.overlaps_sends(p)
+    if stacks.has(stack, name, after[name]) and not (alone or blocked) then add({ name }, { [name] = after[name] }) end
   end
   return list
 end

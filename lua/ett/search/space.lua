@@ -160,7 +160,7 @@ local function chunks_of(self, p, names)
     list.refuses = list.refuses or properties.refuse ~= nil
     for _, vp in ipairs(values(self, "vp", counts_of(self, schedule, p.pp))) do
       list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule],
-        copies = (properties.ways or 1) > 1,
+        copies = (properties.ways or 1) > 1, sends = schedule ~= "1f1b" and schedule ~= "gpipe",
         default = schedule == "interleaved" and not (is_given(self, "schedule") or is_given(self, "vp")) }
     end
   end
@@ -170,7 +170,11 @@ end
 
 --- The values of the walked fields below a part.
 ---@param pp integer its pipeline stages
-function space.axes_of(setting, pp) return pp > 1 and setting.staged_axes or setting.axes end
+---@param chunk table
+function space.axes_of(setting, pp, chunk)
+  if pp == 1 then return setting.axes end
+  return chunk.sends and setting.staged_axes or setting.sent_axes
+end
 
 -- The values of a list for which a condition holds; all, if it holds for none: then a rule refuses them.
 local function kept(list, is_held)
@@ -225,8 +229,10 @@ local function count_sharded(axes)
 end
 
 --- The values of the walked fields that a stack's software has, with one or several pipeline stages (space.parted).
-local function axes_under(self, stack, staged)
-  local key = ("%s %s %s %s %s %s %s"):format(stack.overlapped_gathers, stack.gathers_need_reductions,
+---@param sends boolean? whether the schedule can overlap sends in all software
+local function axes_under(self, stack, staged, sends)
+  local exposed = staged and not sends and stack.overlapped_sends == "interleaved"
+  local key = ("%s %s %s %s %s %s %s %s"):format(exposed, stack.overlapped_gathers, stack.gathers_need_reductions,
     staged and stack.overlaps_pipelines, staged and stack.pipeline_zero_stages, stack.zero_stages,
     stack.overlap_gradients, stack.overlap_parameters)
   local known = self.variants[key]
@@ -242,6 +248,7 @@ local function axes_under(self, stack, staged)
     for _, name in ipairs(stack.overlaps_pipelines and {} or { "overlap_gradients", "overlap_sends" }) do
       axes[name] = kept(axes[name], is_off)
     end
+    if exposed then axes.overlap_sends = kept(axes.overlap_sends, is_off) end
   end
   if axes.late and kept(axes.overlap_parameters, is_off)[1] then
     axes.zero = kept(axes.zero, function(zero) return zero == 0 or zero == 3 end)
@@ -250,22 +257,37 @@ local function axes_under(self, stack, staged)
   return axes
 end
 
---- Numbers of plans below a chunk, as counted by runtime/search: without and with copies of weights on other stages.
+-- Classes of chunks with equal numbers of plans: with copies of weights on other stages or not, and by `sends`.
+local chunk_classes = { { copies = false, sends = false }, { copies = false, sends = true },
+  { copies = true, sends = false }, { copies = true, sends = true } }
+
+local function class_of_chunk(chunk) return (chunk.copies and 3 or 1) + (chunk.sends and 1 or 0) end
+
+--- Numbers of plans below a chunk of each class, as counted by runtime/search.
 local function below(self, setting)
-  local p = setting.p
-  local axes = space.axes_of(setting, p.pp)
-  local whole = #axes.recompute * (p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1)
-  local sharded = whole * self.of_sharded[axes]
-  return { [false] = fields.replicated(p) and sharded or whole, [true] = sharded }
+  local p, each = setting.p, {}
+  for k, class in ipairs(chunk_classes) do
+    local axes = space.axes_of(setting, p.pp, class)
+    local whole = #axes.recompute * (p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1)
+    each[k] = (class.copies or fields.replicated(p)) and whole * self.of_sharded[axes] or whole
+  end
+  return each
 end
 
-local function plans_of(each, counts) return each[false] * counts[false] + each[true] * counts[true] end
+local function plans_of(each, counts)
+  local sum = 0
+  for k, count in ipairs(counts) do sum = sum + each[k] * count end
+  return sum
+end
 
-local function count_chunk(counts, chunk) counts[chunk.copies] = counts[chunk.copies] + 1 end
+local function count_chunk(counts, chunk)
+  local k = class_of_chunk(chunk)
+  counts[k] = counts[k] + 1
+end
 
 --- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = numbers of
---- valid chunks and of given chunks that violate a rule, without and with copies; broken = those of the latter,
---- first_rule, fewer = whether larger micro-batches may have more valid chunks }.
+--- valid chunks and of given chunks that violate a rule, by class; broken = those of the latter, first_rule,
+--- fewer = whether larger micro-batches may have more valid chunks }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %d %s"):format(setting.index, p.pp, micro_batches, p.overlap_all_to_all)
   if all.refuses then -- its answer may depend on any degree
@@ -273,7 +295,7 @@ local function judged_chunks(self, setting, p, all, micro_batches)
   end
   local known = self.judged[key]
   if known then return known end
-  known = { passing = {}, counted = { [false] = 0, [true] = 0 }, broken = { [false] = 0, [true] = 0 } }
+  known = { passing = {}, counted = { 0, 0, 0, 0 }, broken = { 0, 0, 0, 0 } }
   for _, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
@@ -302,7 +324,7 @@ local function passing_chunks(self, opened, setting, p, each, micro_batches)
   if known then
     first, counted, broken = known.first_rule, known.counted, plans_of(each, known.broken)
   else
-    first, counted = part_rule, { [false] = 0, [true] = 0 }
+    first, counted = part_rule, { 0, 0, 0, 0 }
     for _, chunk in ipairs(all) do if not chunk.default then count_chunk(counted, chunk) end end
     broken = plans_of(each, counted)
   end
@@ -316,7 +338,7 @@ local function passing_chunks(self, opened, setting, p, each, micro_batches)
       if self.where:chunk(p, setting) then
         left[#left + 1] = chunk
       else
-        opened.where = opened.where + each[chunk.copies]
+        opened.where = opened.where + each[class_of_chunk(chunk)]
       end
     end
     passing, fewer = left, fewer or #left < #passing
@@ -339,7 +361,7 @@ local function add_part(self, opened, setting, p)
   end
   local part = searched.part_of(p)
   part.setting, part.chunks, part.fewer, part.micro_batches, part.plans = setting, chunks, fewer, micro_batches, 0
-  for _, chunk in ipairs(chunks) do part.plans = part.plans + each[chunk.copies] end
+  for _, chunk in ipairs(chunks) do part.plans = part.plans + each[class_of_chunk(chunk)] end
   parts_of[#parts_of + 1] = part
 end
 
@@ -541,7 +563,8 @@ local function add_setting(self, setting)
     or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
   setting.p, setting.schedules = p, schedules_of(self, stack)
-  setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true)
+  setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true, true)
+  setting.sent_axes = axes_under(self, stack, true)
   -- Rules of the stack decide on these, if they have one value.
   for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
     if #setting.axes[name] == 1 then p[name] = setting.axes[name][1] end

@@ -241,8 +241,8 @@ end
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
-  local ways = self.ways[space_module.axes_of(part.setting, part.pp)]
   for _, chunk in ipairs(part.chunks) do
+    local ways = self.ways[space_module.axes_of(part.setting, part.pp, chunk)]
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local list = not has_gathers(p, chunk) and ways.whole or common.programs[true] and ways.apart or ways.together
     for _, stages in ipairs(list) do

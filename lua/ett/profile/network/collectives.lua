@@ -170,7 +170,8 @@ function collectives.table_warning(cluster)
   if most == 0 or tier.send <= most_of_tables * most then return nil end
   return ("cluster '%s': %s.bandwidth = %g is above the rate in the tables of '%s', %.3g, which limits gathers, "
     .. "reduce-scatters and all-to-alls; to replace it, add measured curves (`ett cluster add-curve`)"):format(
-    cluster.name, cluster.node_tier and ("tiers[%d]"):format(node) or "links.intra", tier.send, cluster.device.name, most)
+    cluster.name, cluster.node_tier and ("tiers[%d]"):format(node) or "links.intra", tier.send, cluster.device.name,
+    most)
 end
 
 -- Seconds by which each step of a small message inside a node of n devices takes longer than LL's. A step takes the
