@@ -285,6 +285,16 @@ describe("estimate", function()
     assert.is_true(e.stages[1].tied_embedding_seconds > 0)
   end)
 
+  it("warn that full recomputation leaves out layers of multi-token prediction", function()
+    local function warned(plan, count)
+      local e = run(plan, { model = llama(12, { mtp_layers = count }) })
+      return table.concat(e.warnings):find("1 layer of multi-token prediction counts as not repeated", 1, true) ~= nil
+    end
+    assert.is_true(warned({ recompute = "full" }, 1))
+    assert.same({ false, false, false }, { warned({ recompute = "full" }, 0), warned({}, 1),
+      warned({ recompute = "full", recompute_layers = 2 }, 1) })
+  end)
+
   it("multi-token prediction has one copy of the embedding on the last stage, and its all-reduce", function()
     local rows = 32000 * 1024
     for _, tied in ipairs { true, false } do

@@ -131,6 +131,16 @@ function slices.none_repeated(p, lowered)
     p.recompute_layers)
 end
 
+--- A warning if full recomputation leaves out layers of multi-token prediction; else nil. Megatron-Core repeats them
+--- with --recompute-method uniform, and skips them with block (multi_token_prediction.py, _checkpointed_forward).
+function slices.unrepeated_predictions(p, model)
+  local layers = model.hyper.mtp_layers or 0
+  if layers == 0 or p.recompute ~= "full" or p.recompute_layer_ids or p.recompute_layers then return nil end
+  return ("recompute = full: %d layer%s of multi-token prediction count%s as not repeated; Megatron-LM repeats "
+    .. "them with --recompute-method uniform, which takes longer and needs less memory"):format(layers,
+    layers == 1 and "" or "s", layers == 1 and "s" or "")
+end
+
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
 --- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
 function slices.warning(p, lowered)
