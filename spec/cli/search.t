@@ -158,7 +158,7 @@ $ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 
   note: position: learned positions need max_positions; without it their table is not counted
 
 $ ett search --megatron-args nosuch
-ett: nosuch: ...
+ett: cannot read 'nosuch': ...
 ?1
 
 # A recipe does not state its model.
@@ -197,7 +197,7 @@ ett: search: give --megatron-args or --plan, not both; --plan reads launch scrip
 2
 ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
 seq=2048 ...gradient_dtype=bf16... global_batch=16...
-ett: nosuch.json: ...
+ett: cannot read 'nosuch.json': ...
 ?1
 
 # DeepSpeed all-reduces gradients at stages 1 and 2, in the type of the weights.
