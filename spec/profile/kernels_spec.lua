@@ -569,10 +569,9 @@ describe("the formulas of attention", function()
   it("recover the two coefficients that made the rows", function()
     local device, rows = device_module.get "h200_sxm", {}
     for _, seq in ipairs { 1024, 2048, 8192 } do
-      local x = { dtype = "bf16", pass = "forward", batch = 1, heads = 16, seq_q = seq, seq_k = seq, head_dim = 128,
+      local x = { dtype = "bf16", pass = "forward", batch = 4, heads = 16, seq_q = seq, seq_k = seq, head_dim = 128,
         value_dim = 128, causal = 0, window = 0 }
       x.seconds = training.flops(x, "forward") / device:peak "bf16" * (1.4 + 300 / seq)
-        * training.idle(device, "forward", x)
       rows[#rows + 1] = x
     end
     local law = training.fit(device, rows)["bf16 forward 128 128"]
@@ -587,7 +586,7 @@ describe("the formulas of attention", function()
         value_dim = dim, causal = causal, window = window }
       local keys = training.flops(x, pass) / training.flops({ batch = 8, heads = 64, seq_q = seq, seq_k = 1,
         head_dim = dim, value_dim = dim, causal = 0, window = 0 }, pass)
-      x.seconds = training.flops(x, pass) / device:peak "bf16" * (first + b / keys) * training.idle(device, pass, x)
+      x.seconds = training.flops(x, pass) / device:peak "bf16" * (first + b / keys)
         * (causal == 1 and window == 0 and factor or 1) * (window > 0 and seq == 4096 and 1.02 or 1)
       rows[#rows + 1] = x
     end
@@ -691,13 +690,44 @@ describe("the formulas of attention", function()
     end
     for _, name in ipairs { "a100_sxm", "h200_sxm", "gb300" } do
       for _, pass in ipairs { "forward", "backward" } do
-        local device, x = device_module.get(name), { batch = 64, heads = 32, seq_q = 8192, seq_k = 8192, causal = 1,
-          window = 0 }
-        assert.is_true(training.idle(device, pass, x) < 1.002)
-        x.batch, x.heads = 1, 1 -- the last block alone
-        assert.near(2 * device.multiprocessors / 64, training.idle(device, pass, x), 0.5)
-        x.window = 128
-        assert.is_true(training.idle(device, pass, x) >= device.multiprocessors / 64)
+        local device = device_module.get(name)
+        local laws = kernels.laws(device).laws
+        local function seconds(batch, window)
+          return training.seconds(device, laws, "bf16", pass, { batch = batch, heads = 1, seq_q = 8192, seq_k = 8192,
+            head_dim = 128, value_dim = 128, causal = 1, window = window }) - 4e-6
+        end
+        local many, one = seconds(2048, 0) / 2048, seconds(1, 0) -- one: the last block alone
+        assert.near(1, seconds(4096, 0) / 4096 / many, 0.002)
+        assert.near(2 * device.multiprocessors / 64, one / many, 0.5)
+        assert.is_true(seconds(1, 128) >= device.multiprocessors / 64 * seconds(2048, 128) / 2048)
+      end
+    end
+  end)
+
+  it("take no less time if one size of a shape grows, with and without a mask, a window or an own table", function()
+    math.randomseed(11)
+    local function one_of(list) return list[math.random(#list)] end
+    for _, name in ipairs(device_module.names()) do
+      local device = device_module.get(name)
+      local times = device:peak "bf16" and device_module.has_tables(device)
+        and require("ett.profile.device_times").new(device)
+      for _ = 1, times and 60 or 0 do
+        local seq, causal = one_of { 17, 100, 128, 129, 500, 512, 1024, 2048, 4096, 32768 }, one_of { 0, 1 }
+        local s = { batch = one_of { 1, 2, 8, 64 }, heads = one_of { 2, 8, 16, 32 }, kv_heads = 2, seq_q = seq,
+          seq_k = seq, head_dim = one_of { 64, 80, 112, 128, 160, 192, 256 }, causal = causal,
+          window = one_of { 0, 16, 128, 512, 4096 } }
+        local factor, of_window = one_of { 1.01, 1.5, 2, 8 }, s.window > 0 and "window" or "seq_q"
+        local grown, field = merged(s), one_of { "seq_q", "batch", "heads", "head_dim", of_window }
+        grown[field] = math.ceil(s[field] * factor)
+        if field == "head_dim" then grown.head_dim = math.max(s.head_dim, one_of { 96, 144, 208, 256 }) end
+        grown.seq_k, grown.heads = grown.seq_q, (grown.heads + 1) // 2 * 2
+        for _, pass in ipairs { "forward", "backward" } do
+          local before = times:operator("flash_attention", s, "bf16", pass)
+          local after = before and times:operator("flash_attention", grown, "bf16", pass)
+          assert.is_true(not before or after.seconds >= before.seconds * (1 - 1e-9), before and
+            ("%s %s, %d x %d heads of %d, %d tokens, window %d: %g s, %g s with %s %d"):format(name, pass, s.batch,
+            s.heads, s.head_dim, seq, s.window, before.seconds, after.seconds, field, grown[field]))
+        end
       end
     end
   end)

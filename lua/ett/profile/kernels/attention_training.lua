@@ -1,10 +1,11 @@
 --- Attention in training: separate formulas ("laws") for forward and backward of cuDNN's fused kernels,
 -- and of AITER's on AMD.
 --
--- seconds = FLOPs / peak x (a + b / keys) x idle, where keys is the mean number of keys that a query attends to. Each
--- data type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long
--- sequences; b is the fixed cost of a query. idle is 1 for many blocks of queries (`training.idle`). A third
--- coefficient is the factor on the time of causal masks, where the kernel hardly skips them.
+-- seconds = FLOPs / peak x (a + b / keys) for many blocks of queries. keys is the mean number of keys that a query
+-- attends to. Each data type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation
+-- at long sequences; b is the fixed cost of a query. With few blocks, multiprocessors wait for the longest block. Its
+-- time follows from its own number of keys. A third coefficient is the factor on the time of causal masks, where the
+-- kernel hardly skips them.
 local training = { name = "attention_training", summary = "fused attention, forward and backward separately",
   table = "attention_training.csv", texts = { "framework", "dtype", "pass" },
   inputs = { "batch", "seq_q", "seq_k", "heads", "head_dim", "value_dim", "causal", "window" } }
@@ -36,15 +37,26 @@ local block_rows = 128
 -- generations are assumed.
 local waiting = { ampere = 0.7, hopper = 0.0, ada = 0.2, blackwell = 0.5, other = 0.0 }
 
---- The time of a pass, divided by its time if all multiprocessors were busy until its end. It is 1 for many blocks. A
---- pass takes at least the time of its longest block.
----@param device ett.Device
-function training.idle(device, pass, x)
+-- Keys that the longest block of queries attends to; backward, queries of the longest block of keys. And the work of
+-- this block on every multiprocessor: query-key pairs, and queries.
+local function longest_block(device, pass, x)
   local rows, others = x.seq_q, x.seq_k
   if pass == "backward" then rows, others = others, rows end
   local longest = x.window > 0 and min(x.window, others) or others
-  local last = longest * min(rows, block_rows) * device.multiprocessors / (pairs_of(x) * x.batch * x.heads)
-  return max(last, 1 + (waiting[device.generation] or waiting.other) * last)
+  local queries = (min(rows, block_rows) + 0.0) * device.multiprocessors
+  return longest, queries * longest, queries
+end
+
+-- The fixed cost of a query in the longest block, divided by the mean fixed cost. This block is alone at the end, so no
+-- other block runs while it starts and ends. Passes with at most one block for each multiprocessor, without a mask and
+-- with heads of 64, take 9 % more than measured on H100 and H200 with 2, and 21 % less with 1
+-- (attention_bidirectional_forward).
+local alone_fixed = 2.0
+
+-- The work of a pass, if multiprocessors wait at its end. all, last: of all blocks, and of the longest block on every
+-- multiprocessor. A pass takes at least the time of its longest block.
+local function with_waiting(device, all, last)
+  return max(last, all + (waiting[device.generation] or waiting.other) * last)
 end
 
 --- FLOPs of a pass: two products forward, five backward.
@@ -94,12 +106,13 @@ function training.chosen(all)
   return rows
 end
 
--- The law with the nearest head dimensions, and its key.
-local function nearest(laws, dtype, pass, x)
+-- The law with the nearest head dimensions, and its key. under: only laws whose mean dimension is below this, or nil.
+local function nearest(laws, dtype, pass, x, under)
   local best, distance
   for key in pairs(laws) do
     local of_dtype, of_pass, head, value = key:match("^(%S+) (%S+) (%d+) (%d+)$")
-    if of_dtype == dtype and of_pass == pass then
+    local allowed = not under or (head + value) / 2 < under
+    if of_dtype == dtype and of_pass == pass and allowed then
       local d = math.abs(math.log((head + value) / (x.head_dim + x.value_dim)))
       if not best or d < distance or d == distance and key < best then best, distance = key, d end
     end
@@ -126,9 +139,12 @@ local function grouped(device, rows)
   local groups = {}
   for _, row in ipairs(rows) do
     local key = training.key(row.dtype, row.pass, row)
-    local u = training.flops(row, row.pass) / device:peak(row.dtype) * training.idle(device, row.pass, row)
+    local all, heads = pairs_of(row), row.batch * row.heads
+    local _, last, queries = longest_block(device, row.pass, row)
+    local pair = training.flops(row, row.pass) / device:peak(row.dtype) / (all * heads)
     groups[key] = groups[key] or { row = row }
-    table.insert(groups[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds,
+    table.insert(groups[key], { u = pair * with_waiting(device, all * heads, last),
+      v = pair * with_waiting(device, heads * (row.seq_q + 0.0), alone_fixed * queries), seconds = row.seconds,
       masked = row.causal == 1 and row.window == 0, whole = row.causal == 0 })
   end
   return groups
@@ -225,26 +241,40 @@ local function masked_factor(law, x)
   return 1 + (law[3] - 1) * x.seq_q * x.seq_q / 2 / pairs_of(x)
 end
 
--- The time of a FLOP, divided by its time at the peak rate, from the nearest law. Heads between 64 and 128 values run
--- at the rate of heads of 64, but take at most as long as heads of 128. Heads of 80 reach 0.98 to 1.07 times the rate
--- of heads of 64 (attention_bidirectional_forward). In bf16 a head takes at least as long as a head with half of its
--- values, so a FLOP takes at least half as long. Without this rule, GB300's law would make heads of 128 faster than
--- heads of 64 below 4096 keys, where it has no causal forward rows of 128. fp8 lacks the rule, because its law of 64 is
--- 12 % slower than the measured row of 128 with 2048 keys.
+-- The next dimensions below and above `dim` (or equal to it) that have a law of equal heads.
+local function between(laws, dtype, pass, dim)
+  local below, above
+  for key in pairs(laws) do
+    local of_dtype, of_pass, head, value = key:match "^(%S+) (%S+) (%d+) (%d+)$"
+    local own = of_dtype == dtype and of_pass == pass and head == value and tonumber(head)
+    if own and own <= dim then below = max(own, below or own) end
+    if own and own >= dim then above = min(own, above or own) end
+  end
+  return below, above
+end
+
+-- The time of a FLOP, divided by its time at the peak rate, from the nearest law. Heads between two laws, such as those
+-- of 64 and 128 values, use the law of smaller heads, but take at most as long as the larger heads. Heads of 80 reach
+-- 0.98 to 1.07 times the rate of heads of 64 (attention_bidirectional_forward). In bf16 a head takes at least as long
+-- as smaller heads that have a law. Without this rule, GB300's law would make heads of 128 faster than heads of 64
+-- below 4096 keys, where it has no causal forward rows of 128. fp8 lacks the rule, because its law of 64 is 12 % slower
+-- than the measured row of 128 with 2048 keys.
 local function by_law(laws, dtype, pass, x, keys)
-  local law, key = nearest(laws, dtype, pass, x)
+  local dim, equal = training.padded(x.head_dim), x.head_dim == x.value_dim
+  local below, above
+  if equal then below, above = between(laws, dtype, pass, dim) end
+  local law, key = nearest(laws, dtype, pass, equal and heads_of(dim) or x, below and below ~= above and above)
   if not law then return nil end
   local function value(of) return (of[1] + of[2] / keys) * masked_factor(of, x) end
-  local function of_heads(dim)
-    local own = laws[training.key(dtype, pass, heads_of(dim))]
-    local half = own and dtype == "bf16" and dim > 64 and of_heads(dim // 2)
-    return own and max(value(own), half and half / 2 or 0.0)
+  local function of_heads(head)
+    local own = value(laws[training.key(dtype, pass, heads_of(head))])
+    local smaller = dtype == "bf16" and between(laws, dtype, pass, head - 1)
+    return smaller and max(own, of_heads(smaller) * smaller / head) or own
   end
   local head, value_dim = key:match "(%d+) (%d+)$"
   local alone = head == value_dim and of_heads(tonumber(head)) or value(law)
-  if x.head_dim ~= x.value_dim or x.head_dim <= 64 or x.head_dim >= 128 then return alone end
-  local low, high = of_heads(64), of_heads(128)
-  return low and high and min(low, high * 128 / training.padded(x.head_dim)) or alone
+  if below and dtype == "bf16" then alone = max(alone, of_heads(below) * below / dim) end
+  return below and above and min(alone, of_heads(above) * above / dim) or alone
 end
 
 --- Seconds of a pass, or nil without a law for the data type.
@@ -252,11 +282,14 @@ end
 ---@param laws table of training.fit
 ---@param filled boolean? another kernel runs at the end of this one, so no multiprocessor is idle
 function training.seconds(device, laws, dtype, pass, x, filled)
-  local value = by_law(laws, dtype, pass, x, max(1, pairs_of(x) / x.seq_q))
+  local all, heads = pairs_of(x), x.batch * x.heads
+  local value = by_law(laws, dtype, pass, x, max(1, all / x.seq_q))
   if not value then return nil end
+  local longest, last = longest_block(device, pass, x)
+  local work = all * heads * value
+  if not filled then work = with_waiting(device, work, last * by_law(laws, dtype, pass, x, longest / alone_fixed)) end
   local padding = (training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim)
-  local idle = filled and 1 or training.idle(device, pass, x)
-  return training.flops(x, pass) * padding / device:peak(dtype) * idle * value + launch_seconds
+  return training.flops(x, pass) / (all * heads) * padding / device:peak(dtype) * work + launch_seconds
 end
 
 --- Seconds of a context-parallel rank with one kernel for each of x.blocks blocks of keys. Under a causal mask, its own
