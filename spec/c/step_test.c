@@ -98,10 +98,10 @@ static void lays_kinds_on_slices(void **state) {
   assert_non_null(p);
   p->operations[0] = (ett_operation){.forward = {1, 1, 1}, .dense_parameters = 1};
   p->operations[1] = (ett_operation){.forward = {10, 10, 10}, .dense_parameters = 100};
-  const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0, 1, 0, 0, 0, 0},
-                                  {ETT_PLACE_MIDDLE, 3, 0, 1, 0, 0, 0, 0},
-                                  {ETT_PLACE_MIDDLE, 4, 0, 1, 0, 0, 0, 0},
-                                  {ETT_PLACE_LAST, 2, 0, 1, 0, 0, 0, 0}};
+  const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0, 1, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_MIDDLE, 3, 0, 1, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_MIDDLE, 4, 0, 1, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_LAST, 2, 0, 1, 0, 0, 0, 0, 0}};
   for (size_t k = 0; k < 4; k++) {
     p->kinds[k] = kinds[k];
     p->uses[k * 2 + (k == 2)] = 1;
