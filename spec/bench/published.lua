@@ -173,7 +173,7 @@ local function print_rows(entries)
         high_seconds = answer.high_seconds, memory_bytes = answer.memory_bytes, fits = answer.fits } or nil,
       step_seconds = answer and answer.step_seconds, low_seconds = answer and answer.low_seconds,
       high_seconds = answer and answer.high_seconds, memory_bytes = answer and answer.memory_bytes,
-      refused = entry.refused, unknown = published.unknown(row) }, "\n")
+      refused = entry.refused, unknown = answer and published.unknown(row) }, "\n")
   end
 end
 

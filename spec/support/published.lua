@@ -782,10 +782,10 @@ function published.is_fitted(row)
     and row.step_seconds ~= nil and row.framework ~= "gpt-neox"
 end
 
---- Fields that a row does not state, so that ett's defaults are used; nil if no plan can be made of the row.
+--- Fields that an answered row does not state; ett's defaults are used.
 function published.unknown(row)
-  local made, _, unknown = pcall(function() return published.plan(row, published.dtype(row) or "bf16") end)
-  return made and unknown or nil
+  local _, unknown = published.plan(row, published.dtype(row))
+  return unknown
 end
 
 -- Fields without which no step can be described: ett has no default for them.
