@@ -12,4 +12,9 @@ function op.shape(c)
     separate = c.separate_gates and c.gated_mlp and not c.mask_capacity and 1 or nil }
 end
 
+function op.parts(c)
+  local _, _, ffn = shapes.experts(c)
+  return c.gated_mlp and { ffn, ffn } or {}
+end
+
 return gemm.define(op)

@@ -7,14 +7,15 @@ local op = { name = "moe_permute", family = "router", gathers = true,
   summary = "copies of tokens in the order of their experts" }
 
 -- slots, seq: places and tokens of a one-hot mask (shapes.mask). repeated: 1 if tokens are repeated before their copies
--- are gathered.
+-- are gathered. looped: experts that gather their tokens one after the other.
 op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?",
-  repeated = "natural?" }
+  repeated = "natural?", looped = "count?" }
 
 function op.shape(c)
   local slots, seq = shapes.mask(c)
   return { tokens = shapes.routed_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq,
-    repeated = c.repeats_tokens and c.top_k > 1 and not slots and 1 or nil }
+    repeated = c.repeats_tokens and c.top_k > 1 and not slots and 1 or nil,
+    looped = c.loops_experts and not slots and shapes.experts(c) or nil }
 end
 
 --- Forward only copies; backward sums the gradients of a token's copies.
@@ -26,8 +27,13 @@ local function rows(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) 
 --- Forward reads each token once and writes its copies. Backward reads the copies' gradients and writes the tokens'.
 function op.bytes(s, dtype) return rows(s, dtype) end
 
---- Repeated tokens, in the order of the tokens. Backward needs no such kernel.
-function op.beside_bytes(s, pass) return s.repeated and pass == "forward" and rows(s, "bf16") or 0.0 end
+--- Repeated tokens, in the order of the tokens; backward needs no such kernel. In a loop over experts the gradient of
+--- each expert's gather has the size of all tokens: it is filled with zeros and added to the sum of those before it
+--- (PyTorch, index_backward: new_zeros and index_put; one write, two reads, one write).
+function op.beside_bytes(s, pass)
+  if s.looped then return pass == "backward" and s.looped * 4 * width "bf16" * (s.tokens + 0.0) * s.hidden or 0.0 end
+  return s.repeated and pass == "forward" and rows(s, "bf16") or 0.0
+end
 
 --- A one-hot mask. Copies are not stored: the experts' products store their own input.
 function op.activation_bytes(s, dtype) return shapes.mask_bytes(s, dtype) end

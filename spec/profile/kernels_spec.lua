@@ -2,6 +2,7 @@
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
+local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local merged = require "ett.base.merged"
 local norm = require "ett.profile.kernels.norm"
@@ -1082,6 +1083,29 @@ describe("a stack", function()
     assert.near(4 * 6 * 1e-2, waits(64, "bf16", "kernel"), 0.1 * 4 * 6 * 1e-2) -- one kernel of all experts
   end)
 
+  it("gathers each weight of a loop over experts by itself under ZeRO-3, and adds gradients of all tokens", function()
+    local function run(grouped, experts, zero, gather)
+      local hyper, fields = merged(sparse), { launch_seconds = 1e-9, moe_launches = 0, grouped = grouped,
+        gather_seconds = gather or 0, expert_seconds = 0 }
+      hyper.experts = experts
+      return under("megatron", fields, hyper, { dp = 2, zero = zero, seq = 512, micro_batches = 1 })
+    end
+    local function waits(...)
+      local wait = line(run(...), "host")
+      return wait and wait.seconds or 0.0
+    end
+    -- Three weights of each expert in two passes of each of 4 layers; one tensor each of up and down projections.
+    assert.near(4 * 32 * 3 * 2 * 1e-2, waits("loop", 64, 3, 1e-2) - waits("loop", 32, 3, 1e-2), 0.1)
+    assert.near(0, waits("kernel", 64, 3, 1e-2) - waits("kernel", 32, 3, 1e-2), 0.1)
+    assert.equal(0, waits("loop", 64, 1, 1e-2))
+    local loop, kernel = run("loop", 64, 1), run("kernel", 64, 1)
+    local bytes = 4 * 64 * 8 * 512 * sparse.hidden
+    assert.near(bytes / (in_step.stream_share * device_module.get("h100_sxm").memory_bandwidth),
+      line(loop, "moe_permute").seconds - line(kernel, "moe_permute").seconds, 1e-3)
+    assert.matches("a loop of the host runs the experts", table.concat(loop.warnings, " "), 1, true)
+    assert.is_nil(table.concat(kernel.warnings, " "):find("loop of the host", 1, true))
+  end)
+
   it("adds biases of experts with its factor on the bytes", function()
     local hyper = { bias = true }
     for field, value in pairs(sparse) do hyper[field] = value end
@@ -1203,7 +1227,6 @@ describe("a stack", function()
 
   it("whose software was not compared with a measured step has the interval of a plan without a stack", function()
     local plan = { seq = 4096, micro_batches = 2 }
-    local in_step = require "ett.profile.in_step"
     local added = (in_step.slower * in_step.step_spread.uncompared) ^ 2
     local function above(compared, name)
       local stack = stacks.get "megatron"

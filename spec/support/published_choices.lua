@@ -213,6 +213,10 @@ choice, when it was made. Later choices can have changed both.
 - Grace takes longer than x86 to launch (fitted, prior 2.6). One product of PyTorch takes 2.5 to 2.75 times as long
   (NVIDIA/TransformerEngine#2053). A cause was searched for because mixtures on GB200 were 11 to 15 % too fast, those on
   B200 and B300 not.
+- Transformers 4 runs experts in a loop, and DeepSpeed's ZeRO-3 gathers each weight in hooks of its module: 0.7 ms of
+  the host in each pass. That is the time of LoRA of Qwen2-7B on eight H100 (QwenLM/Qwen3#736). It was searched for
+  because Qwen3-30B-A3B on 16 A100 was estimated at a sixteenth of the measured time; now it is 3 % too fast. With the
+  same value two dense steps of the literature are 1 and 4 % too fast, before 7 and 10. No published row changes.
 - InternEvo has its own stack, from its code and its installation page. It has FlashAttention 1 and norms of inputs cast
   to fp32. Gradients are copied into buckets and summed in bf16 over all replicas. Owners broadcast whole tensors after
   the update.

@@ -73,17 +73,18 @@ function DeviceTimes:kernel(name, dtype)
 end
 
 -- Time of the products of experts. A stack runs them on a few CUDA streams (Transformer Engine,
--- nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams is between the time of one grouped
--- kernel and the sum of separate products, and a fixed time comes on top. The in-step factor of large products applies
--- to the part that grows with the tokens.
+-- nvte_multi_stream_cublas_gemm), in one grouped kernel, or one after the other. The time on streams is between the
+-- time of one grouped kernel and the sum of separate products, and a fixed time comes on top. The in-step factor of
+-- large products applies to the part that grows with the tokens.
 local function expert_product(self, kernel, dtype, x)
   if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
   local how = { ways = "grouped", slower = in_step_factor(self.device, kernel, dtype, math.huge),
     tile = self.stack.grouped_tile * (self.device.partitions or 1) }
-  local streams = self.stack.grouped == "streams"
+  local streams, loop = self.stack.grouped == "streams", self.stack.grouped == "loop"
+  if loop then how.ways, how.tile = "apart", 0 end
   local found = table.pack(experts.seconds(kernel, x, how))
   local tpu = self.device.generation == "tpu"
-  local kind = streams and "streams" or tpu and (x.sums and "tpu_sums" or "tpu") or "kernel"
+  local kind = (streams or loop) and self.stack.grouped or tpu and (x.sums and "tpu_sums" or "tpu") or "kernel"
   how.ways, how.tile = "apart", 0
   local apart = streams and table.pack(experts.seconds(kernel, x, how))
   for i, together in ipairs(found) do

@@ -340,6 +340,13 @@ local function registered_over_nodes(e, stack)
   end
 end
 
+-- A warning if a loop runs the experts: other releases of the same software are many times faster.
+local function looped_experts(model, stack)
+  return model.hyper.experts and stack.grouped == "loop" and ("stack %s: a loop of the host runs the experts one after "
+    .. "the other, as in Transformers 4; for one grouped kernel (Transformers 5) give stack=%s:grouped=kernel")
+    :format(stack.name, stack.name) or nil
+end
+
 -- The warning about operators whose times are assumed. own: the profile of the cluster's samples, if it has any.
 local function assumed_warning(assumed, own)
   if #assumed == 0 then return nil end
@@ -376,6 +383,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = registered_over_nodes(e, stack)
+  list[#list + 1] = looped_experts(model, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.

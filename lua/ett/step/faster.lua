@@ -26,7 +26,7 @@ end
 -- A stack with faster launches.
 local function launching(stack)
   return stack and merged(stack, { launch_seconds = stack.launch_seconds / faster.gain,
-    expert_seconds = stack.expert_seconds / faster.gain })
+    expert_seconds = stack.expert_seconds / faster.gain, gather_seconds = stack.gather_seconds / faster.gain })
 end
 
 --- The cluster, in which the host is faster if that is the part.

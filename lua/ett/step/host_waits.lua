@@ -1,5 +1,7 @@
 --- Waits of a device for the kernel launches of its host, in a layer and its passes.
+local fields = require "ett.plan.fields"
 local in_step = require "ett.profile.in_step"
+local operators = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
@@ -41,13 +43,20 @@ local function launch_seconds(state)
   return slower * stack.launch_seconds, slower * stack.expert_seconds * (quantised and quantised_launches or 1)
 end
 
+--- Seconds of the host in which ZeRO-3 gathers one weight and releases it.
+local function gather_seconds(state)
+  local p, stack = state.plan, state.times.stack
+  if not (stack and fields.gathers_weights(p)) then return 0.0 end
+  return (in_step.host[state.times.cluster.device.host] or 1) * stack.gather_seconds
+end
+
 --- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
 ---@return table { each, expert, routing, together (one kernel computes a product of all experts), eager = of a launch
----  outside graphs }
+---  outside graphs, gather = of a weight that ZeRO-3 gathers by itself }
 local function launches_of_layer(state, uses)
   local stack, each, expert = state.times.stack, launch_seconds(state)
   local launch = { each = each, expert = expert, routing = stack.moe_launches * each,
-    together = stack.grouped == "kernel", eager = each }
+    together = stack.grouped == "kernel", eager = each, gather = gather_seconds(state) }
   if not stack.graphed then return launch end
   local has_experts = false
   for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
@@ -58,6 +67,20 @@ end
 
 --- Kernels of an operation: one for each local expert, unless one kernel computes all.
 local function products_of(o, launch) return o.experts and not launch.together and o.shape.batch or 1 end
+
+-- Elements up to which ZeRO-3 does not shard a weight (DeepSpeed, stage3_param_persistence_threshold).
+local persistent = 1e5
+
+--- Seconds in which the host gathers the weights of n runs of a product. Queries, keys and values have a weight each;
+--- gates and up projections, too. If one kernel computes the products of all experts, their weights are one tensor.
+local function gathering(state, o, n, launch)
+  local s = o.shape
+  if launch.gather == 0 or not (operators.products[o.family] and o.operator.parameters) then return 0.0 end
+  local fused = o.experts and launch.together
+  local parts = not fused and o.operator.parts and math.max(1, #o.operator.parts(state.configuration)) or 1
+  local elements = (s.in_features + 0.0) * s.out_features * (fused and s.batch or 1) / parts
+  return elements > persistent and n * products_of(o, launch) * parts * launch.gather or 0.0
+end
 
 --- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
 ---@param launch table of launches_of_layer
@@ -86,21 +109,22 @@ local function work_of_layer(state, uses, repeated)
     local o, again = state.operations[index], (repeated[index] or 0) / n
     local forward, backward = o.forward and n * o.forward.seconds or 0.0, o.backward and n * o.backward.seconds or 0.0
     local launched, routed = launching(o, n, launch)
+    local gathered = gathering(state, o, n, launch)
     if o.forward then
       count("forward", o, forward, 0.0)
-      host.forward = host.forward + (launched + routed)
+      host.forward = host.forward + (launched + routed) + gathered
       computing = computing + (o.kind == "operator" and forward or 0.0)
     end
     if o.forward and again > 0 then
       count("repeated", o, again * forward, 0.0)
-      host.repeated = host.repeated + again * (launched + routed)
+      host.repeated = host.repeated + again * (launched + routed + gathered)
     end
     if o.backward then
       local launches = o.backward_launches or o.kind == "collective" and 1 or 2
       count("backward", o, backward, 0.0)
       count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
       device.weight = device.weight + o.weight_share * backward
-      host.backward = host.backward + launches * (launched + routed)
+      host.backward = host.backward + launches * (launched + routed) + gathered
       host.weight = host.weight + o.weight_share * launches * launched
     end
   end
@@ -151,7 +175,7 @@ local function segment_of_layer(state, uses, order, by_role)
     local o, n = state.operations[run[1]], run[2]
     local launched, routed = launching(o, n, launch)
     local parts = products_of(o, launch)
-    local kernels = o.experts and n * parts * launch.expert or 0.0
+    local kernels = (o.experts and n * parts * launch.expert or 0.0) + gathering(state, o, n, launch)
     local seconds = o.forward and n * o.forward.seconds or 0.0
     local exchange = o.role == "exchange" and seconds or 0.0
     own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,

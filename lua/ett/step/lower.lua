@@ -618,6 +618,7 @@ local function items_of(model, p, times)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   c.mask_capacity = software.one_hot_experts ~= "none" and p.pad_to_capacity and p.capacity_factor or nil
   c.mask_sequences = software.one_hot_experts == "micro_batch" and p.micro_batch or 1
+  c.loops_experts = software.grouped == "loop" or nil
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
   for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates" } do
     c[name] = software[name] or nil

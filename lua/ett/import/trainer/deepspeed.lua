@@ -171,7 +171,8 @@ return function(config, given, _, note, assume)
     note "the file does not state which layers are recomputed; add recompute=full or half if the program does"
   end
   if not given.stack then
-    note "the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs"
+    note("the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs"
+      .. (p.zero == 3 and ", which exceed all others if each expert is a module of its own" or ""))
   end
   return p
 end
