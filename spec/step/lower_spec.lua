@@ -236,7 +236,8 @@ describe("waits for the launches of the host in a split backward pass", function
 end)
 
 describe("PyTorch's collectives along the sequence", function()
-  -- The collectives of a layer over tensor ranks: { name, bytes, seconds }.
+  -- The collectives of a layer over tensor ranks: { name, bytes, seconds, whether they are in the backward pass,
+  -- whether a product overlaps them }.
   local function collectives(stack, plan)
     local e = estimate.new { cluster = "dgx_h100", interval = false, units = true,
       model = model_module.new("llama", { layers = 4, hidden = 4096, heads = 32, ffn = 14336, vocab = 32000 }),
@@ -247,7 +248,7 @@ describe("PyTorch's collectives along the sequence", function()
       for _, item in ipairs(kind.place == "middle" and #list == 0 and kind.order or {}) do
         local o = e.lowered.operations[item[1]]
         if o.group == "tp" and (plan.overlap_tensor or not o.overlapped) then -- no repeated gathers
-          list[#list + 1] = { o.name, o.bytes, (o.forward or o.backward).seconds }
+          list[#list + 1] = { o.name, o.bytes, (o.forward or o.backward).seconds, o.backward ~= nil, o.overlapped }
         end
       end
     end
@@ -256,15 +257,22 @@ describe("PyTorch's collectives along the sequence", function()
 
   it("copy what they gather and scatter", function()
     local rate = 0.8 * require("ett.profile.cluster").get "dgx_h100".device.memory_bandwidth
-    -- Beside a product, a sum reads the parts of 8 ranks and writes one.
-    for _, case in ipairs { { {}, 2, 2 }, { { micro_batch = 1 }, 0, 2 }, { { overlap_tensor = true }, 0, 9 / 8 },
-      { { dtype = "fp8" }, 2, 2 } } do
-      local plan, moved = case[1], { all_gather = case[2], reduce_scatter = case[3] }
-      local with, without = collectives("torchtitan", plan), collectives("torchtitan:copies_sequence=false", plan)
+    -- Beside a product, a sum reads the parts of 8 ranks and writes one. The backward pass scatters sums of several
+    -- products, and those of a scale per row quantise what is gathered in 16 bits.
+    local direct = ":overlaps_direct=false"
+    for _, case in ipairs { { {}, 2, 2, 2 }, { { micro_batch = 1 }, 0, 2, 2 },
+      { { overlap_tensor = true }, 0, 9 / 8, 2 },
+      { { overlap_tensor = true, dtype = "fp8" }, 0, 9 / 8, 2 },
+      { { overlap_tensor = true, dtype = "fp8_block" }, 2, 9 / 8, 2 },
+      { { overlap_tensor = true }, 0, 9 / 8, 9 / 8, direct }, { { dtype = "fp8" }, 2, 2, 2 } } do
+      local plan, more = case[1], case[5] or ""
+      local with = collectives("torchtitan" .. more, plan)
+      local without = collectives("torchtitan:copies_sequence=false" .. more, plan)
       local seen = {}
       for k, c in ipairs(with) do
         seen[c[1]] = true
-        assert.near(moved[c[1]] * c[2] / rate, c[3] - without[k][3], 1e-12)
+        local moved = c[1] == "all_gather" and (c[5] and 0 or case[2]) or case[c[4] and 4 or 3]
+        assert.near(moved * c[2] / rate, c[3] - without[k][3], 1e-12)
       end
       assert.same({ all_gather = true, reduce_scatter = true }, seen)
     end

@@ -319,8 +319,10 @@ choice, when it was made. Later choices can have changed both.
   was measured in that run.
 - Llama 3.1 8B on H100 over Ethernet, two rows: 0.14 s a step too short at tp 1, 0.15 s at tp 2.
 - Nemotron-4 340B in fp8 on GB200, of May 2025: 9 to 11 % too fast, while bf16 fits.
-- torchtitan with asynchronous tensor parallelism: 17 % too fast in bf16, 6 in fp8, 31 in fp8 with scales of rows. The
-  last is 15 % too fast without it.
+- torchtitan with asynchronous tensor parallelism: 12 % too fast in bf16, 1 in fp8, 14 in fp8 with scales of rows. The
+  last is 15 % too fast without it. Before, they were 17, 6 and 31 % too fast. PyTorch's compiler overlaps a
+  reduce-scatter with one product, not with the sum of several products' input gradients, and no gather whose result is
+  quantised afterwards (micro_pipeline_tp.py). It was looked up after the errors were seen. No other row changes.
 - torchtitan with 4 and 8 context ranks: attention takes 1.5 times that of 1 and 2 ranks, although its code balances the
   load.
 - fms-fsdp: its printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100.

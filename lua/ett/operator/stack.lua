@@ -44,7 +44,7 @@ stack_module.fields = {
   exchange_share = { "fraction", default = 0.0 },
   routing_factor = { "nonnegative", default = 1.0, most = 1e3 },
   quantised_gathers = { "string", default = "none", one_of = { "none", "fp8", "all" } },
-  copies_sequence = flag,
+  copies_sequence = flag, overlaps_direct = flag,
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
   overlapped_gathers = { "string", default = "1 2 3", one_of = { "1 2 3", "3" } },
   gathers_need_reductions = flag,

@@ -463,7 +463,7 @@ local function add_collective(state, items, i, hides, whole, late)
       for _, name in ipairs(time_names) do split[name] = answer[name] * exposed / answer.seconds end
     end
   end
-  local copy = messages.copy_seconds(state, item, m.bytes)
+  local copy = messages.copy_seconds(state, item, m.bytes, hides > 0)
   if copy > 0 then
     time = merged(time)
     for _, name in ipairs(time_names) do time[name] = time[name] + copy end

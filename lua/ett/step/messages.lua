@@ -140,12 +140,13 @@ end
 --- torch.cat of torch.chunk). A gather of a single sequence is in order (_maybe_view_chunk_cat). Beside a product, a
 --- sum over the ranks' parts follows the reduce-scatter (_symmetric_memory, _fused_matmul_reduce_scatter_impl). DTensor
 --- does not repeat gathers beside weight gradients (`overlapped`).
-function messages.copy_seconds(state, item, bytes)
+---@param beside boolean whether a product overlaps the collective
+function messages.copy_seconds(state, item, bytes, beside)
   local p, moved = state.plan, 0
   if not (state.software.copies_sequence and p.sequence_parallel and item.group == "tp") then return 0.0 end
   if item.name == "reduce_scatter" then
-    moved = p.overlap_tensor and 1 + 1 / item.degree or 2
-  elseif item.name == "all_gather" and not (item.overlapped or p.overlap_tensor or p.micro_batch == 1) then
+    moved = beside and 1 + 1 / item.degree or 2
+  elseif item.name == "all_gather" and not (item.overlapped or beside or p.micro_batch == 1) then
     moved = 2
   end
   return moved * bytes / (in_step.stream_share * state.times.cluster.device.memory_bandwidth)
@@ -158,6 +159,25 @@ function messages.hidden_seconds(state, item, answer, hides, whole)
   -- The first or the last chunk of a chunked collective cannot overlap the product.
   if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
   return hidden
+end
+
+--- Whether the operand of collective i of a list of items comes from one product, or goes to products as it is. In a
+--- backward pass several products of one input give a sum of gradients: queries, keys and values, or gates and up
+--- projections. A gather in 16 bits is quantised before its products read it.
+local function is_direct(state, items, i)
+  local item, o = items[i], neighbour(items, i)
+  if not o then return false end
+  if item.name == "all_gather" then
+    local dtype = stacks.dtype_of(state.software, o.operator, state.plan.dtype)
+    return schema.dtype_bytes[dtype] >= 2 or is_quantised(state, items, i)
+  end
+  if item.pass == "forward" then return true end
+  local parts = o.operator.parts and o.operator.parts(state.configuration) or {}
+  for k = i + 1, #items do
+    if #parts > 1 or items[k].same_input and product[items[k].operator.family] then return false end
+    if items[k].kind == "collective" then break end
+  end
+  return true
 end
 
 --- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
@@ -179,6 +199,7 @@ function messages.beside_product(state, items, i)
   local gathers = item.name == "all_gather"
   local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
     and (gathers or item.name == "reduce_scatter")
+    and not (state.software.overlaps_direct and not is_direct(state, items, i))
   local sums = item.group == "tp" and item.pass == "backward" and not (in_pieces or gathers)
   if sums and state.software.hides_sums then
     local k = i + 1
