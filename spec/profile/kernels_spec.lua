@@ -1037,6 +1037,17 @@ describe("a stack", function()
     assert.near(sums(true, "full") / 2, sums(true, "half"), 1e-12)
   end)
 
+  it("with stops_early returns experts' outputs again only if the router weighs them", function()
+    local function exchanged(stops, weighs)
+      local e = under("fsdp_eager", { stops_early = stops, weighs_activations = weighs, graphs = true }, sparse,
+        { seq = 4096, micro_batches = 2, dp = 8, ep = 8, recompute = "full" })
+      for _, l in ipairs(e.collectives) do if l.group == "ep" then return l.recompute_seconds end end
+    end
+    assert.is_true(exchanged(false, true) > 0)
+    assert.near(exchanged(false, true) / 2, exchanged(true, true), 1e-12)
+    assert.equal(exchanged(false, true), exchanged(true, false))
+  end)
+
   it("with stops_early leaves out the end of a group's last layer alone", function()
     local function of(stops, layers)
       local e = under("torchtitan", { stops_early = stops, graphs = true }, dense, { seq = 4096, micro_batches = 2,

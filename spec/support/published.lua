@@ -675,6 +675,7 @@ of_framework["nemo-automodel"] = function(row, stack)
   -- Its rows state Transformer Engine's kernels.
   stack.rope, stack.gated_mlp = 1.0, 1.0
   stack.defers_gradients = true -- unless defer_fsdp_grad_sync is off (NVIDIA-NeMo/Automodel#964)
+  stack.weighs_activations = true -- components/moe/layers.py, GroupedExpertsDeepEP: expert_activation
   -- Its benchmarks have Transformer Engine's norms, and compute the loss in 16 bits (examples/benchmark/configs:
   -- rms_norm: te; fp32_upcast: false).
   if row.category == "pretrain" then stack.norm, stack.cross_entropy = "fused", "compiled" end

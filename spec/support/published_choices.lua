@@ -74,7 +74,9 @@ choice, when it was made. Later choices can have changed both.
 - NeMo's launcher of 2023: selective recomputation, by its configuration of spring 2023. Without it the rows do not fit.
 - Megatron-Bridge's gpt-oss on H100, B200 and GB200: norms and activations, by its recipes.
 - NeMo Automodel's Qwen3-30B: full recomputation, by its benchmark configuration. With that configuration all three
-  plans fit; before, none did. Error: 8.0 to 13.1 %, because the step with recomputation is 20 % too slow.
+  plans fit; before, none did. Error: 8.0 to 13.1 %, because the step with recomputation is 20 % too slow. It applies
+  the router's weights to activations (components/moe/layers.py), so it does not repeat the exchange of outputs: the
+  step is now 15 % too slow. This was looked up after the error was seen.
 - InternEvo repeats norms where it repeats no layer (modeling_internlm.py).
 - LoRA rows that leave it open use full recomputation if they do not fit otherwise.
 - PyTorch's recomputation omits a dense layer's last product, with the sum over its ranks and the residual addition

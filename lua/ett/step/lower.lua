@@ -413,8 +413,12 @@ end
 --- are the last residual addition, the sum over the ranks before it, and the product itself, whose input is stored.
 --- PyTorch's checkpoint stops there (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on). Reentrant ones, such as
 --- Megatron-LM's, run the layer to its end (tensor_parallel/random.py, CheckpointFunction.backward).
-local function mark_last(items)
-  local experts = false -- combining the experts needs their outputs
+---
+--- Combining the experts needs their outputs, unless the router's weights are applied to the activations. Then the
+--- all-to-all that returns the outputs is not repeated, either. The experts' products are repeated: custom functions
+--- run before they store their inputs (torch.autograd.Function).
+local function mark_last(items, stack)
+  local experts = false
   for _, item in ipairs(items) do experts = experts or item.operator and item.operator.experts ~= nil end
   for k = #items, 1, -1 do
     local item = items[k]
@@ -422,6 +426,8 @@ local function mark_last(items)
     if op and op.family == "gemm" then
       item.last = not experts
       return
+    elseif experts and stack.weighs_activations and (op and op.family == "router" or item.group == "ep") then
+      item.last = not op and item.pass == "forward"
     elseif op and not (op.residual and op.activation_bytes(item.shape, "bf16") == 0) or not op and experts then
       return
     elseif op or item.pass == "forward" then
@@ -628,7 +634,7 @@ local function items_of(model, p, times)
     local shared = table_at(of_ops, layer.frozen or "")
     if not shared[layer.ops] then
       shared[layer.ops] = lower.items(layer, c, p, software)
-      if software.stops_early then mark_last(shared[layer.ops]) end
+      if software.stops_early then mark_last(shared[layer.ops], software) end
       mark_repeated(shared[layer.ops], p.recompute_modules or fields.recompute_modules, software, p.dtype)
     end
     items[i] = shared[layer.ops]
