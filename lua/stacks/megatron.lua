@@ -10,6 +10,8 @@ return {
   gathers_need_reductions = true, -- arguments.py: --overlap-param-gather needs --overlap-grad-reduce
   cp_method = "ring", -- extensions/transformer_engine.py, TEDotProductAttention: cp_comm_type is p2p by default
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp
+  -- Transformer Engine runs flash-attn's kernel in place of cuDNN's with NVTE_FUSED_ATTN=0 (--attention-backend flash).
+  other_attention = "flash2",
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers

@@ -5,7 +5,8 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "blackwell hopper",
   cp_method = "ring", pipeline_schedules = "1f1b interleaved", -- as in megatron.lua
-  attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
+  attention = "cudnn", other_attention = "flash2", -- as in megatron.lua
+  grouped = "streams", norm = "fused", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   gathers_mxfp8 = true, -- fsdp/src/megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer

@@ -6,6 +6,8 @@ return {
   overlaps_tensor = false,
   overlapped_gathers = "3", -- as in megatron_deepspeed.lua
   context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
+  -- attn_implementation="sdpa" with a mask, as for padded batches: PyTorch's memory-efficient kernel.
+  other_attention = "efficient",
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.6,
   moe_launches = 9.96, gathers_slow = true, stops_early = true,
   communication_share = 0.329,

@@ -3,6 +3,7 @@
 local command = require "command"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local raised = require "raised"
 local random_plans = require "random_plans"
@@ -25,11 +26,13 @@ local function read(name, text, model, given)
 end
 
 local function same_step(model, plan, again)
-  local a = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
-  local b = estimate.new { model = model, plan = again, cluster = "dgx_h100" }
-  for _, name in ipairs { "step_seconds", "low_seconds", "memory_bytes", "devices" } do
+  local function of(a_plan) return estimate.new { model = model, plan = a_plan, cluster = "dgx_h100" } end
+  local a, b = of(plan), of(again)
+  for _, name in ipairs { "step_seconds", "memory_bytes", "devices" } do
     assert.equal(a[name], b[name], name .. "\n" .. tostring(a) .. tostring(b))
   end
+  -- The intervals are equal once each plan states what the other states.
+  assert.equal(of(merged(again, plan)).low_seconds, of(merged(plan, again)).low_seconds)
 end
 
 describe("a plan as torchtitan's TOML", function()

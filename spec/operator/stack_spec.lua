@@ -42,6 +42,11 @@ describe("a stack with a base", function()
     write("four", "compared = 'amper'")
     assert.matches("compared: unknown generation 'amper'; did you mean 'ampere'", tostring(select(2, pcall(stacks.get,
       "four"))), 1, true)
+    assert.same({ "efficient", "flash2" }, stacks.other_attention(
+      stacks.get "megatron:other_attention=flash2+efficient", "megatron"))
+    assert.same({}, stacks.other_attention(stacks.get "megatron", "megatron:attention=cudnn"))
+    assert.matches("other_attention: unknown kernel 'flash9'; did you mean 'flash1'", tostring(select(2, pcall(
+      stacks.get, "megatron:other_attention=flash9"))), 1, true)
   end)
 
   it("is read once until one of its files changes or another file takes the name", function()

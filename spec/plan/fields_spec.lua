@@ -46,6 +46,23 @@ describe("the fields of a plan", function()
     assert.same({ "seq = 8000; 8Ki is 8192", "seq = 4000; 4Ki is 4096" }, decimals({ 8000, 8192, 4000, 8000 }, {}))
   end)
 
+  it("have other values where a plan leaves them open, save those that memory or the stack decides", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
+    local stacks = require "ett.operator.stack"
+    local function others(changes)
+      local given = { seq = 512, pp = 2, dp = 2, micro_batches = 4, stack = "megatron" }
+      for name, value in pairs(changes) do given[name] = value end
+      return fields.other_values(given, require("ett.plan").new(given, model), stacks.get(given.stack), 8)
+    end
+    local kernel = { { stack = "megatron:attention=flash2" } }
+    local interleaved = { { schedule = "interleaved", vp = 2 }, { schedule = "interleaved", vp = 4 } }
+    assert.same({ { { gradient_dtype = "bf16" } }, interleaved, { { overlap_gradients = true } }, kernel }, others {})
+    local stated = { schedule = "1f1b", gradient_dtype = "bf16", overlap_gradients = false }
+    assert.same({ kernel }, others(stated))
+    stated.stack = "megatron:attention=cudnn"
+    assert.same({}, others(stated))
+  end)
+
   it("a new field needs one declaration: it is checked, shown in help, swept and part of the program's key", function()
     local rooms = { "^ett%.plan", "^ett%.step%.", "^ett%.search%.", "^ett%.cli%.fields$" }
     local function reload(module)

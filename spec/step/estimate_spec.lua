@@ -354,15 +354,17 @@ describe("estimate", function()
   end)
 
   it("intervals: none without spread, wider with it, and always around the time", function()
-    local sharp = run { pp = 2, dp = 2 }
+    local stated = { pp = 2, dp = 2, schedule = "1f1b", gradient_dtype = "fp32", fused_accumulation = false,
+      overlap_gradients = false, overlap_sends = false }
+    local sharp = run(stated)
     near(sharp.step_seconds, sharp.low_seconds, "low")
     near(sharp.step_seconds, sharp.high_seconds, "high")
-    local without = run({ pp = 2, dp = 2 }, { interval = false })
+    local without = run(stated, { interval = false })
     assert.equal(sharp.step_seconds, without.step_seconds)
     assert.is_nil(without.low_seconds)
     local before = 0
     for _, spread in ipairs { 0.05, 0.1, 0.2 } do
-      local e = run({ pp = 2, dp = 2 }, { profile = profile(1, spread) })
+      local e = run(stated, { profile = profile(1, spread) })
       assert.equal(sharp.step_seconds, e.step_seconds)
       local half = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
       assert.is_true(half > before and half < spread) -- errors of different operators cancel in part

@@ -77,7 +77,8 @@ describe("a dispatcher that sends a token once to a place", function()
     local own = merged(hyper, more)
     local full = { seq = 1024, micro_batches = 4, dp = 8 }
     for k, v in pairs(plan) do full[k] = v end
-    return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full }
+    return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full,
+      interval = false }
   end
   local function bytes_of(plan, more)
     asked, rates = {}, {}

@@ -29,7 +29,8 @@ local bytes_alone = {
 local function of(fields, profile)
   local p = { seq = tokens, micro_batches = 2, fused_accumulation = true }
   for name, value in pairs(fields) do p[name] = value end
-  return estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = profile or flops_alone }
+  return estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = profile or flops_alone,
+    interval = false }
 end
 
 -- Weights of a layer's products, and of the model.

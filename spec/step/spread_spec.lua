@@ -23,6 +23,34 @@ describe("a step's interval", function()
     assert.equal(0, (spread.widened(1, 0.5, 2, 3)))
   end)
 
+  it("widens by the steps with other values of each open field, as independent errors", function()
+    local low, high = spread.opened(10, 7, 14, { { 6, 9, 13 }, { 12 }, {} })
+    assert.near(10 - math.sqrt(9 + 16), low, 1e-12)
+    assert.near(10 + math.sqrt(16 + 9 + 4), high, 1e-12)
+    assert.equal(0, (spread.opened(1, 0.1, 2, { { 0.1 }, { 0.2 } })))
+  end)
+
+  it("is narrower if the plan states what it would leave open", function()
+    local open = { pp = 2, micro_batches = 8, stack = "megatron" }
+    local wide = step(open)
+    for _, change in ipairs { { schedule = "1f1b" }, { gradient_dtype = wide.plan.gradient_dtype },
+      { stack = "megatron:attention=cudnn" } } do
+      for name, value in pairs(open) do change[name] = change[name] or value end
+      local e = step(change)
+      assert.near(wide.step_seconds, e.step_seconds, 1e-12)
+      assert.is_true(half_width(e) < half_width(wide) - 1e-4)
+    end
+  end)
+
+  it("does not count chunks that lengthen the step", function()
+    local plan = { pp = 2, tp = 8, micro_batches = 8, stack = "megatron" }
+    local open, chunks = step(plan, nil, "perlmutter"), { vp = 4, schedule = "interleaved" }
+    for name, value in pairs(plan) do chunks[name] = value end
+    plan.schedule = "1f1b"
+    assert.is_true(step(chunks, nil, "perlmutter").step_seconds > 1.1 * open.step_seconds)
+    assert.equal(step(plan, nil, "perlmutter").high_seconds, open.high_seconds)
+  end)
+
   it("has the same digits in every process, whatever the order of a table", function()
     local profile = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
     local widths = in_step.step_spread

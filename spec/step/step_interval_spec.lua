@@ -33,7 +33,7 @@ end
 describe("a step's interval", function()
   it("combines the intervals of its operators with the correlation of estimates", function()
     local model = model_module.new("llama", { layers = 6, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
-    local plan = { seq = 2048, micro_batch = 1, micro_batches = 4 }
+    local plan = { seq = 2048, micro_batch = 1, micro_batches = 4, gradient_dtype = "fp32", fused_accumulation = false }
     local times = lower_times.new(cluster, profile())
     local e = estimate.new { model = model, cluster = cluster, times = times, plan = plan }
     local lowered = require("ett.step.lower").program(model, require("ett.plan").new(plan, model, cluster), times)

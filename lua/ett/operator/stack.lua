@@ -15,13 +15,14 @@ local stack_module = {}
 
 local flag, factor = { "boolean", default = false }, { "positive", default = 1.0, most = 1e3 }
 
+local attention_kernels = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton", "efficient",
+  "splash", "tokamax" }
+
 --- The fields of a stack. lua/stacks/README.md states their values, defaults and meanings.
 stack_module.fields = {
   name = "string", summary = "string", source = "string",
   base = "string?", compared = { "string", default = "none" },
-  attention = { "string", default = "cudnn",
-    one_of = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton", "efficient", "splash",
-      "tokamax" } },
+  attention = { "string", default = "cudnn", one_of = attention_kernels }, other_attention = "string?",
   attention_dtype = { "string", default = "bf16", one_of = { "bf16", "fp8" } },
   grouped = { "string", default = "kernel", one_of = { "streams", "kernel", "loop" } },
   grouped_tile = { "natural", default = 0, most = 1 << 20 },
@@ -122,6 +123,13 @@ local function graphed_parts(stack)
   return names_of("graphed", "part", stack.graphed or "", stack_module.graph_parts)
 end
 
+--- Attention kernels that the software may run in place of the stack's own, in order.
+---@param text string? of a plan: if it states the kernel, there is no other
+function stack_module.other_attention(stack, text)
+  local names = names_of("other_attention", "kernel", stack.other_attention or "", attention_kernels)
+  return text and select(2, parts(text)).attention == nil and schema.keys(names) or {}
+end
+
 --- Generations of devices with steps that were compared with ett.
 stack_module.generations = { "ampere", "blackwell", "cdna4", "hopper", "tpu" }
 
@@ -165,6 +173,7 @@ local least_share = 0.01
 local function check_values(stack, label)
   graphed_parts(stack)
   stack_module.compared_on(stack)
+  stack_module.other_attention(stack)
   if stack.exchange_share > 0 and stack.exchange_share < least_share then
     error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g",
       label, least_share, stack.exchange_share)

@@ -348,10 +348,8 @@ end
 --- Whether kernels run while weights are gathered, which slows those of stacks with `gathers_slow`.
 function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 
---- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
----@param p table the clean plan
----@param stack table the stack in use
-function fields.left_open(given, p, stack)
+-- The fields decided by software that a given plan leaves open, each with the value in use.
+local function open_fields(given, p, stack)
   local found, of_stack = {}, { stack = stack.name, fused_accumulation = fields.fuses_accumulation(p, stack),
     cp_method = fields.context_method(p, stack),
     lora_targets = table.concat(fields.lora_targets, ",") }
@@ -361,10 +359,65 @@ function fields.left_open(given, p, stack)
     if field.software and given[name] == nil and not by_stack and not (test and not test(p, {})) then
       local value = of_stack[name]
       if value == nil then value = p[name] end
-      found[#found + 1] = ("%s %s"):format(name, tostring(value))
+      found[#found + 1] = { field = field, value = value }
     end
   end
   return found
+end
+
+--- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
+---@param p table the clean plan
+---@param stack table the stack in use
+function fields.left_open(given, p, stack)
+  local found = {}
+  for i, open in ipairs(open_fields(given, p, stack)) do
+    found[i] = ("%s %s"):format(open.field[1], tostring(open.value))
+  end
+  return found
+end
+
+-- Fields whose value is chosen by what fits in memory, or by the plan itself.
+local by_memory = { recompute = true, zero = true }
+
+local function other_schedules(given, p, stack, layers)
+  local list = {}
+  local has = stack.pipeline_schedules:find("interleaved", 1, true)
+  if not (layers and has) or given.vp or given.split then return list end
+  for vp = 2, layers // p.pp do
+    if layers % (p.pp * vp) == 0 then list[#list + 1] = { schedule = "interleaved", vp = vp } end
+  end
+  return list
+end
+
+--- Other values of the fields that a given plan leaves open, as changes of that plan: a list for each field. Rules and
+--- the software may refuse some of them. What the stack does itself is not open, nor are fields that memory decides.
+---@param p table the clean plan
+---@param stack table the stack in use
+---@param layers integer? of the model
+function fields.other_values(given, p, stack, layers)
+  local lists = {}
+  for _, open in ipairs(open_fields(given, p, stack)) do
+    local field, list = open.field, {}
+    local name = field[1]
+    if name == "schedule" then
+      list = other_schedules(given, p, stack, layers)
+    elseif name == "gradient_dtype" then
+      list[1] = { [name] = p[name] ~= "fp32" and "fp32" or p.dtype == "fp16" and "fp16" or "bf16" }
+    elseif field.one_of and not by_memory[name] then
+      for _, value in ipairs(field.one_of) do
+        if value ~= open.value then list[#list + 1] = { [name] = value } end
+      end
+    elseif field[2] == "boolean" and stack[name] ~= true then
+      list[1] = { [name] = not open.value }
+    end
+    lists[#lists + 1] = #list > 0 and list or nil
+  end
+  local kernels = {}
+  for i, kernel in ipairs(stacks.other_attention(stack, p.stack)) do
+    kernels[i] = { stack = ("%s:attention=%s"):format(p.stack, kernel) }
+  end
+  lists[#lists + 1] = #kernels > 0 and kernels or nil
+  return lists
 end
 
 --- "seq = 8000; 8Ki is 8192" for each number of tokens that is a multiple of 1000: `k` is 1000, often 1024 is meant.

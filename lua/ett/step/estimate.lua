@@ -10,6 +10,7 @@ local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
+local error_module = require "ett.base.error"
 local frozen = require "ett.step.frozen"
 local goodput = require "ett.step.goodput"
 local json = require "ett.json"
@@ -484,6 +485,43 @@ local function evaluated(evaluate, answer, units)
   return result
 end
 
+-- The result of a lowered plan, with its units and transfers if wanted; the plan as C reads it.
+local function solved(p, cluster, times, hidden, program, demands, workspace, units)
+  local orders, label = schedules.orders(p)
+  local c_plan = plan_fields.to_c(p, require("ett.profile.cluster").placement(cluster))
+  c_plan.orders = orders
+  return evaluated(function(keep_units)
+    return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, keep_units)
+  end, function() times:answer(demands, p.dtype, hidden, true) end, units), c_plan
+end
+
+local function step_seconds(model, plan, cluster, times)
+  local p = plan_module.new(plan, model, cluster)
+  local lowered = lower.program(model, p, times)
+  local demands <close> = step_core.demands()
+  local workspace <close> = step_core.workspace()
+  local program <close> = lowered.program
+  return solved(p, cluster, times, model.hyper.hidden, program, demands, workspace).step_seconds
+end
+
+-- The steps of a plan with other values of each field that it leaves open. Refused plans are left out, and numbers of
+-- chunks that lengthen the step: they only serve to shorten it.
+local function open_steps(given, cluster, p, lowered, times, step)
+  local lists = {}
+  for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, given.model.hyper.layers)) do
+    lists[i] = {}
+    for _, change in ipairs(changes) do
+      local ok, seconds = pcall(step_seconds, given.model, merged(given.plan, change), cluster, times)
+      if ok then
+        if not change.vp or seconds < step then table.insert(lists[i], seconds) end
+      elseif not times_module.refuses[error_module.from(seconds).kind] then
+        error(seconds, 0)
+      end
+    end
+  end
+  return lists
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
   interval = { "boolean", default = true } }
@@ -502,12 +540,7 @@ function estimate.new(given)
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()
   local program <close> = lowered.program
-  local orders, label = schedules.orders(p)
-  local c_plan = plan_fields.to_c(p, require("ett.profile.cluster").placement(cluster))
-  c_plan.orders = orders
-  local result = evaluated(function(keep_units)
-    return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, keep_units)
-  end, function() times:answer(demands, p.dtype, model.hyper.hidden, true) end, given.units)
+  local result, c_plan = solved(p, cluster, times, model.hyper.hidden, program, demands, workspace, given.units)
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
   local collectives, computed = {}, {}
   for _, line in ipairs(operation_lines(lowered, p, result)) do
@@ -529,6 +562,7 @@ function estimate.new(given)
     low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
+    low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step))
   end
   local peak, host = parts.peak(cluster, p, devices), memory.warning(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp

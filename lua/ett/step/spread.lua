@@ -32,4 +32,17 @@ function spread.widened(step, low, high, share)
     step + math.sqrt((high - step) ^ 2 + above ^ 2)
 end
 
+--- An interval widened by what a plan leaves open: each open field is an independent error, as large as the change of
+--- the step with its other values.
+---@param lists number[][] for each open field, the steps with its other values
+function spread.opened(step, low, high, lists)
+  local below, above = (step - low) ^ 2, (high - step) ^ 2
+  for _, list in ipairs(lists) do
+    local least, most = step, step
+    for _, seconds in ipairs(list) do least, most = math.min(least, seconds), math.max(most, seconds) end
+    below, above = below + (step - least) ^ 2, above + (most - step) ^ 2
+  end
+  return math.max(0.0, step - math.sqrt(below)), step + math.sqrt(above)
+end
+
 return spread
