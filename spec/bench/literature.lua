@@ -1,10 +1,11 @@
 --- Measured steps of the literature against ett's estimates, each as a planner would ask for it: model, cluster and the
 -- words of a command line. No step is one of the rows that ett's factors were fitted on.
 --
--- literature.tsv has one step a line, columns separated by tabs: name, cluster, words of `ett predict` (the model
--- first), the stated figure and its unit, software, source, and what the source leaves open. Units: s of a step,
--- tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a device) and hf (the same with a
--- recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B): 6 N + 12 L H a token of attention.
+-- literature.tsv has one step a line, columns separated by tabs: name, cluster (a name, or a file of support), words
+-- of `ett predict` (the model first), the stated figure and its unit, software, source, and what the source leaves
+-- open. Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a device) and hf
+-- (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B): 6 N + 12 L H a
+-- token of attention.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local median = require "ett.base.median"
@@ -51,7 +52,8 @@ local function estimate(step)
   for word in step.words:gmatch "%S+" do words[#words + 1] = word end
   local model = table.remove(words, 1)
   local plan, hyper = fields.sort("literature", options.words(words, "literature"), model)
-  local e = require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = step.cluster,
+  local file = step.cluster:find "%.lua$" and require("ett.host").root .. "/spec/bench/support/" .. step.cluster
+  local e = require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = file or step.cluster,
     plan = fields.values(plan) }
   local figure, unit = step.figure:match "^(%S+) (%a+)$"
   return e, seconds_of[unit](tonumber(figure), e)
