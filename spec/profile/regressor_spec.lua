@@ -196,6 +196,18 @@ describe("ett.regressor", function()
     assert.are.equal(a, regressor.fit(given):bytes())
   end)
 
+  fits("gives the same bytes in fits at the same time; one of them may fail", function()
+    local function given(from, backward)
+      return { family = "gemm", backward = backward, rows = { table.unpack(rows, from, 300) },
+        seconds = { table.unpack(seconds, from, 300) } }
+    end
+    local found = regressor.fit_all { given(1, false), given(300), given(1, true) }
+    assert.equal(regressor.fit(given(1, false)):bytes(), found[1][1]:bytes())
+    assert.equal(regressor.fit(given(1, true)):bytes(), found[3][1]:bytes())
+    assert.is_nil(found[2][1])
+    assert.matches("a fit takes at least 2 rows, got 1", tostring(found[2][2]))
+  end)
+
   fits("takes the seed of its caller, and refuses parameters that are not sums of leaves", function()
     local given = { kind = "random_forest", family = "gemm", rows = rows, seconds = seconds }
     local usual = regressor.fit(given):bytes()

@@ -40,6 +40,15 @@ function profile_fit.choose(data)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }
 end
 
+-- The arguments of ett.profile.regressor for a choice of that kind.
+local function regressor_of(choice, data, fields)
+  local least
+  if not choice.void and not choice.unbound then least = physics.least_seconds(data) end
+  return merged({ least_seconds = least, family = data.family, dims = data.dims,
+    backward = data.pass == "backward", multiprocessors = data.multiprocessors, rows = data.rows,
+    seconds = data.seconds, threads = data.threads }, fields)
+end
+
 --- Fits the chosen model; a void pass is fitted without the physical bound. Dropped rows are returned as
 --- { row, seconds, reason }.
 ---@param fields table? more fields for ett.regressor.fit
@@ -49,11 +58,20 @@ function profile_fit.fit(choice, data, fields)
     return regressor_surface.fit { family = data.family, dims = data.dims, rows = data.rows, seconds = data.seconds,
       disturbed = data.disturbed }
   end
-  local least
-  if not choice.void and not choice.unbound then least = physics.least_seconds(data) end
-  return regressor.fit(merged({ least_seconds = least, family = data.family, dims = data.dims,
-    backward = data.pass == "backward", multiprocessors = data.multiprocessors, rows = data.rows,
-    seconds = data.seconds, threads = data.threads }, fields))
+  return regressor.fit(regressor_of(choice, data, fields))
+end
+
+--- Fits a pool, and its other pass at the same time if both models are regressors.
+---@param own table { choice =, data = }
+---@param other table? the same of the other pass
+---@return table model, table[] outliers, table|nil other model, table[]|nil other outliers; nil: not fitted
+function profile_fit.fit_with(own, other)
+  if not other or own.choice.kind == "surface" or other.choice.kind == "surface" then
+    return profile_fit.fit(own.choice, own.data)
+  end
+  local found = regressor.fit_all { regressor_of(own.choice, own.data), regressor_of(other.choice, other.data) }
+  if not found[1][1] then error(found[1][2], 0) end
+  return found[1][1], found[1][2], found[2][1], found[2][2]
 end
 
 return profile_fit

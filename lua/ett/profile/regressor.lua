@@ -235,10 +235,8 @@ local function check_parameters(given, request)
   end
 end
 
---- Fits a regressor. Dropped rows are returned as { row, seconds, reason }. Raises on unknown fields and kinds.
----@param given table see the fields above
----@return ett.Regressor, table[] outliers
-function regressor.fit(given)
+-- The request of ett.regress_fit for the arguments of regressor.fit.
+local function request_of(given)
   local g = schema.check(given, fields, "regressor.fit")
   local rows, dims = flatten(g.rows, g.dims)
   local request, family = plan(g)
@@ -246,14 +244,33 @@ function regressor.fit(given)
   request.design = { family = family, backward = g.backward, multiprocessors = g.multiprocessors,
     dims = dims or (#g.seconds > 0 and #rows // #g.seconds or 1) }
   request.rows, request.seconds, request.least_seconds = rows, g.seconds, g.least_seconds
-  local bytes, dropped = loaded().fit(request)
-  if not bytes then error(dropped, 0) end
-  local outliers = {}
-  for row, reason in pairs(dropped) do
-    outliers[#outliers + 1] = { row = row, seconds = g.seconds[row], reason = reason }
+  return request
+end
+
+--- Fits regressors at the same time, with the digits of single fits.
+---@param list table[] arguments of regressor.fit
+---@return table[] results { regressor, outliers }, or { nil, err } of a fit that failed
+function regressor.fit_all(list)
+  local requests, results = {}, {}
+  for i, given in ipairs(list) do requests[i] = request_of(given) end
+  for i, found in ipairs(loaded().fit(requests)) do
+    local bytes, dropped, outliers = found[1], found[2], {}
+    for row, reason in pairs(bytes and dropped or {}) do
+      outliers[#outliers + 1] = { row = row, seconds = requests[i].seconds[row], reason = reason }
+    end
+    table.sort(outliers, function(a, b) return a.row < b.row end)
+    results[i] = bytes and { error_module.must(regressor.open(bytes)), outliers } or { nil, dropped }
   end
-  table.sort(outliers, function(a, b) return a.row < b.row end)
-  return error_module.must(regressor.open(bytes)), outliers
+  return results
+end
+
+--- Fits a regressor. Dropped rows are returned as { row, seconds, reason }. Raises on unknown fields and kinds.
+---@param given table see the fields above
+---@return ett.Regressor, table[] outliers
+function regressor.fit(given)
+  local found = regressor.fit_all({ given })[1]
+  if not found[1] then error(found[2], 0) end
+  return found[1], found[2]
 end
 
 return regressor

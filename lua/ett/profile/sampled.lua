@@ -117,50 +117,89 @@ function sampled.locate(outliers, origins)
   return outliers
 end
 
--- Fits a pool. Adds dropped rows and void passes to self.outliers; stores model and outliers in the cache.
-local function fit(self, id, entries, pass, group, stamp)
+-- What the fit of a pool needs: { id, stamp, data, choice, rows = the rows of the report }; nil if it has too few rows
+-- or is void. Adds a void pass to self.outliers and to the cache.
+local function fit_of(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
   local choice = data and profile_fit().choose(data)
-  if not choice then return false end
+  if not choice then return nil end
   choice.unbound = self.options.as_sampled
   local whole = choice.void and { { row = 0, seconds = 0.0, reason = choice.void, path = entries[1].path } } or {}
   if choice.void and not self.options.as_sampled then
     whole[1].void = true
     self.voids[id], self.outliers[id] = choice.void, whole
     if stamp then cache().save_void(stamp, whole) end
-    return false
+    return nil
   end
-  local model, outliers = error_module.wrap("samples of " .. id, profile_fit().fit, choice, data)
-  table.move(sampled.locate(outliers, data.origins), 1, #outliers, #whole + 1, whole)
-  if #whole > 0 then self.outliers[id] = whole end
-  if stamp then cache().save(stamp, model, whole) end
-  return model
+  return { id = id, stamp = stamp, data = data, choice = choice, rows = whole }
+end
+
+-- Keeps a fitted model. Adds dropped rows to self.outliers; stores model and outliers in the cache.
+local function keep(self, one, model, outliers)
+  local rows = one.rows
+  table.move(sampled.locate(outliers, one.data.origins), 1, #outliers, #rows + 1, rows)
+  if #rows > 0 then self.outliers[one.id] = rows end
+  if one.stamp then cache().save(one.stamp, model, rows) end
+  self.models[one.id] = model
+end
+
+-- The cache key of a model; nil without a cache.
+local function stamp_of(self, entries, pass, group)
+  if self.options.cache == false then return nil end
+  local paths, network = {}, not entries[1].operator and self.options.network or {}
+  for i, entry in ipairs(entries) do paths[i] = entry.path end
+  return cache().key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
+    self.options.as_sampled and "as sampled" or "", network.bandwidth_per_gpu, network.bandwidth_per_node,
+    network.send_bandwidth, network.send_bandwidth_per_node)
+end
+
+-- Sets self.models[id] from the cache: a model, or false for a void pass. Returns the cache key.
+local function load(self, id, entries, pass, group)
+  local stamp = stamp_of(self, entries, pass, group)
+  local known = stamp and cache().load(stamp)
+  if known then
+    self.models[id], self.stamps[id] = known, stamp
+  elseif stamp then
+    local void = cache().load_void(stamp)
+    if void then self.models[id], self.voids[id], self.outliers[id] = false, void[1].reason, void end
+  end
+  return stamp
+end
+
+-- What the fit of the other pass needs; nil if there is no such fit, or if its model is known.
+local function other_fit(self, key, entries, pass)
+  local id = key .. " " .. pass
+  local stamp = self.models[id] == nil and load(self, id, entries, pass)
+  if self.models[id] ~= nil then return nil end
+  local found = fit_of(self, id, entries, pass, nil, stamp)
+  if not found then self.models[id] = false end
+  return found
+end
+
+-- Fits a pool that the cache does not hold. A step needs both passes of an operator, so the other pass is fitted at the
+-- same time.
+local function fit(self, key, entries, pass, group, stamp)
+  local id = key .. " " .. pass
+  local own = fit_of(self, id, entries, pass, group, stamp)
+  self.models[id] = false
+  if not own then return end
+  local two = entries[1].operator and pass ~= "update"
+  local other = two and other_fit(self, key, entries, sampled.other_pass(pass))
+  local model, outliers, other_model, other_outliers = error_module.wrap("samples of " .. id, profile_fit().fit_with,
+    own, other)
+  keep(self, own, model, outliers)
+  if other_model then keep(self, other, other_model, other_outliers) end
 end
 
 --- The fitted model of a pool, from memory, the cache, or a fit; false if there is none, with the reason if it is void.
 ---@return table|false, string|nil
 function Profile:model(key, entries, pass, group)
   local id = key .. " " .. pass
-  local known = self.models[id]
-  if known ~= nil then return known, self.voids[id] end
-  local paths, stamp = {}, nil
-  for i, entry in ipairs(entries) do paths[i] = entry.path end
-  if self.options.cache ~= false then
-    local network = not entries[1].operator and self.options.network or {}
-    stamp = cache().key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
-      self.options.as_sampled and "as sampled" or "", network.bandwidth_per_gpu, network.bandwidth_per_node,
-      network.send_bandwidth, network.send_bandwidth_per_node)
-    known = cache().load(stamp)
-    if known then
-      self.stamps[id] = stamp
-    else
-      local void = cache().load_void(stamp)
-      if void then known, self.voids[id], self.outliers[id] = false, void[1].reason, void end
-    end
+  if self.models[id] == nil then
+    local stamp = load(self, id, entries, pass, group)
+    if self.models[id] == nil then fit(self, key, entries, pass, group, stamp) end
   end
-  if known == nil then known = fit(self, id, entries, pass, group, stamp) end
-  self.models[id] = known
-  return known, self.voids[id]
+  return self.models[id], self.voids[id]
 end
 
 --- The samples of a pool too small to fit, relative to the device's kernel tables, or to a roofline if it has none:

@@ -1,6 +1,7 @@
 #include "regress/fit/fit.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -353,4 +354,23 @@ done:
   if (status != 0)
     memset(model, 0, sizeof *model);
   return status;
+}
+
+static void *run_job(void *context) {
+  ett_fit_job *j = context;
+  j->status = ett_fit(&j->design, j->dims, j->seconds, j->least_seconds, j->rows,
+                      &j->config, j->kinds, j->model, &j->err);
+  return NULL;
+}
+
+void ett_fit_jobs(ett_fit_job *jobs, int count) {
+  pthread_t thread[ETT_FIT_JOBS];
+  int started = 0;
+  while (started < count - 1 &&
+         pthread_create(&thread[started], NULL, run_job, &jobs[started]) == 0)
+    started++;
+  for (int i = started; i < count; i++)
+    run_job(&jobs[i]);
+  for (int i = 0; i < started; i++)
+    pthread_join(thread[i], NULL);
 }

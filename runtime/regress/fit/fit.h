@@ -36,4 +36,23 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
             const double *least_seconds, size_t rows, const ett_fit_config *config,
             unsigned char *kinds, ett_model *model, ett_err *err);
 
+/* The arguments of ett_fit; status, model and err are its results. */
+typedef struct {
+  ett_design design;
+  const double *dims, *seconds, *least_seconds;
+  size_t rows;
+  ett_fit_config config;
+  unsigned char *kinds;
+  ett_model *model;
+  int status;
+  ett_err err;
+} ett_fit_job;
+
+#define ETT_FIT_JOBS 8
+
+/* Fits 1 to ETT_FIT_JOBS regressors at the same time, each on a thread of its own. Each
+ * has the same digits as alone. While one fits its base on one core, another trains
+ * trees. */
+void ett_fit_jobs(ett_fit_job *jobs, int count);
+
 #endif
