@@ -370,6 +370,28 @@ describe("the bundled devices", function()
     end
   end)
 
+  it("take no less time if a size doubles, from 64 rows on", function()
+    math.randomseed(4)
+    local count = 0
+    for _, name in ipairs(device_module.names()) do
+      for _, dtype in ipairs(device_module.has_tables(device_module.get(name)) and { "bf16", "fp8", "nvfp4" } or {}) do
+        local product = kernels.of(device_module.get(name), "gemm", dtype)
+        for _ = 1, product and 60 or 0 do
+          local x = { m = 2 ^ math.random(6, 14), n = 2 ^ math.random(7, 14), k = 2 ^ math.random(7, 14) }
+          local seconds, low, high = product:predict(x)
+          assert.is_true(low <= seconds and seconds <= high)
+          for _, size in ipairs { "m", "n", "k" } do
+            local after = product:predict(merged(x, { [size] = 2 * x[size] }))
+            assert.is_true(after >= 0.96 * seconds, ("%s %s, %d x %d x %d: %g s, %g s with twice the %s"):format(name,
+              dtype, x.m, x.n, x.k, seconds, after, size))
+            count = count + 1
+          end
+        end
+      end
+    end
+    assert.is_true(count > 5000, count)
+  end)
+
   it("of 8 bits come from AMD's tables on all of its devices, which contain no casts", function()
     local gemm, seen = require "ett.profile.kernels.gemm", 0
     for _, name in ipairs(device_module.names()) do

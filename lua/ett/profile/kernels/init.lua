@@ -104,7 +104,7 @@ Kernel.__index = Kernel
 --- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
-function Kernel:predict(x) return transfer().between(self, x) end
+function Kernel:predict(x) return transfer().predict(self, x) end
 
 function Kernel:at(x)
   local analytic, features = self.model.analyse(self.device, self.dtype, x)

@@ -40,9 +40,9 @@ function transfer.bounded(answer, wider)
   return value, max(low, value / widest), min(high, value * widest)
 end
 
---- Seconds of a kernel at x, and the bounds of the interval. If the model names two inputs beside x, the times lie on
---- the line between theirs.
-function transfer.between(kernel, x)
+-- Seconds of a kernel at x, and the bounds of the interval. If the model names two inputs beside x, the times lie on
+-- the line between theirs.
+local function between(kernel, x)
   local lower, upper, place
   if kernel.model.between then lower, upper, place = kernel.model.between(kernel.device, x) end
   if not lower then return kernel:at(x) end
@@ -50,6 +50,19 @@ function transfer.between(kernel, x)
   local seconds_above, low_above, high_above = kernel:at(upper)
   return seconds + place * (seconds_above - seconds), low + place * (low_above - low),
     high + place * (high_above - high)
+end
+
+--- Seconds of one run, and the bounds of the 90 % interval: the least time of x and of the larger inputs that the model
+--- names, whose kernels can compute x. A library may not use them, so the upper bound is that of x.
+---@param kernel table with model, device, dtype and at
+function transfer.predict(kernel, x)
+  local seconds, low, high = between(kernel, x)
+  local padded = kernel.model.padded
+  for _, larger in ipairs(padded and padded(kernel.device, kernel.dtype, x) or {}) do
+    local other, other_low = between(kernel, larger)
+    if other < seconds then seconds, low = other, min(low, other_low) end
+  end
+  return seconds, low, high
 end
 
 local Transferred = { __name = "ett.kernel" }
@@ -167,7 +180,7 @@ end
 --- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
-function Transferred:predict(x) return transfer.between(self, x) end
+function Transferred:predict(x) return transfer.predict(self, x) end
 
 function Transferred:at(x)
   local model, parts = self.model, self.parts
