@@ -45,6 +45,30 @@ describe("curves of collectives", function()
     assert.near(2e-3 * (15 / 16) / (7 / 8), collectives.seconds(curves, "all_reduce", 1048576, 16), 1e-12)
   end)
 
+  it("of two and eight GPUs predict four, and times between two numbers of GPUs lie between theirs", function()
+    local kernels, devices = require "ett.profile.kernels", require "ett.profile.device"
+    for _, name in ipairs { "h200_sxm", "b200_sxm", "b300_sxm", "rtx_pro_6000" } do
+      local own, sum, count = kernels.collectives(devices.get(name)), 0.0, 0
+      for kind, by_gpus in pairs(own) do
+        local kept = { [kind] = { [2] = by_gpus[2], [8] = by_gpus[8] } }
+        for i = 1, #by_gpus[4], 2 do
+          local bytes, measured = by_gpus[4][i], by_gpus[4][i + 1]
+          sum = sum + math.abs(collectives.seconds(kept, kind, bytes, 4) / measured - 1)
+          count = count + 1
+          for gpus = 5, 7 do
+            local seconds = collectives.seconds(own, kind, bytes, gpus)
+            local eight = collectives.seconds(own, kind, bytes, 8)
+            local within = seconds >= 0.999 * math.min(measured, eight) and seconds <= 1.001 * math.max(measured, eight)
+            assert.is_true(within, ("%s, %s of %d, %d bytes"):format(name, kind, gpus, bytes))
+          end
+        end
+      end
+      assert.is_true(sum / count < 0.12, ("%s: %g"):format(name, sum / count)) -- by the curve of eight alone: over 0.2
+    end
+    assert.near(1.5e-5, collectives.seconds({ all_gather = { [2] = { 1024, 1e-5 }, [4] = { 1024, 2e-5 } } },
+      "all_gather", 1024, 3), 1e-12)
+  end)
+
   it("have no time for other kinds or for one GPU", function()
     assert.is_nil(collectives.seconds(curves, "all_gather", 1024, 2))
     assert.is_nil(collectives.seconds(curves, "all_reduce", 1024, 1))

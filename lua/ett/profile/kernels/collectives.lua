@@ -3,6 +3,10 @@
 -- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant.
 -- Above the largest size the line through the two largest sizes continues. No time falls with bytes (`rising`). Bytes
 -- count the whole buffer, as in nccl-tests.
+--
+-- Between two measured numbers of GPUs, the time of the smallest size is linear in the number. The logarithm of the
+-- rest is linear in the logarithm of the number, and its bus bandwidth is at most that of both numbers. Of four GPUs
+-- from two and eight, the mean error on H200, B200, B300 and RTX PRO 6000 is 6.5 %. By the curve of eight it is 23 %.
 local table_at = require "ett.base.table_at"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
@@ -98,7 +102,32 @@ local function large_rate(large, kind, most)
   return kind ~= "all_to_all" and math.max(large.rings or 0.0, found > 0 and large.all_reduce[found] or 0.0) or 0.0
 end
 
---- Seconds of a collective, or nil without a curve of its kind.
+-- Seconds of a collective by the curve of n GPUs.
+local function at_curve(curve, kind, n, bytes, gpus, large)
+  local last = #curve - 1
+  if bytes <= curve[1] then
+    return curve[2]
+  elseif bytes >= curve[last] then
+    local rate = large and large_rate(large, kind, math.max(n, gpus)) or 0.0
+    return curve[last + 1] + last_slope(curve, rate > 0 and share(kind, n) / rate) * (bytes - curve[last])
+  end
+  local i = 3
+  while curve[i] < bytes do i = i + 2 end
+  local t = (bytes - curve[i - 2]) / (curve[i] - curve[i - 2])
+  return curve[i - 1] * (1 - t) + curve[i + 1] * t
+end
+
+-- The curve of the next smaller number of GPUs, and that number; nil if there is none.
+local function fewer(by_gpus, gpus)
+  local best
+  for n in pairs(by_gpus) do
+    if n < gpus and (not best or n > best) then best = n end
+  end
+  return best and by_gpus[best], best
+end
+
+--- Seconds of a collective, or nil without a curve of its kind. For numbers of GPUs above or below all measured ones,
+--- the time of the nearest number is multiplied by the ratio of the bytes that a GPU sends.
 ---@param curves table of collectives.fit
 ---@param kind string
 ---@param bytes number of the whole buffer
@@ -108,23 +137,19 @@ end
 function collectives.seconds(curves, kind, bytes, gpus, large)
   if not curves[kind] or gpus < 2 then return nil end
   local curve, n = nearest(curves[kind], gpus)
-  local last = #curve - 1
-  local rate = large and large_rate(large, kind, math.max(n, gpus)) or 0.0
-  local seconds
-  if bytes <= curve[1] then
-    seconds = curve[2]
-  elseif bytes >= curve[last] then
-    seconds = curve[last + 1] + last_slope(curve, rate > 0 and share(kind, n) / rate) * (bytes - curve[last])
-  else
-    local i = 3
-    while curve[i] < bytes do i = i + 2 end
-    local t = (bytes - curve[i - 2]) / (curve[i] - curve[i - 2])
-    seconds = curve[i - 1] * (1 - t) + curve[i + 1] * t
+  local seconds = at_curve(curve, kind, n, bytes, gpus, large)
+  local below, least
+  if n > gpus then below, least = fewer(curves[kind], gpus) end
+  if not below then return seconds * share(kind, gpus) / share(kind, n) end
+  local fewest = at_curve(below, kind, least, bytes, least, large)
+  local lower, upper = math.max(0.0, fewest - below[2]), math.max(0.0, seconds - curve[2])
+  local found = below[2] + (curve[2] - below[2]) * (gpus - least) / (n - least)
+  if lower > 0 and upper > 0 then
+    local between = lower * (upper / lower) ^ (math.log(gpus / least) / math.log(n / least))
+    found = found + math.max(between,
+      share(kind, gpus) * math.min(lower / share(kind, least), upper / share(kind, n)))
   end
-  -- Faster than a ring: switches reduce, and each GPU moves the buffer once for any number of GPUs.
-  local in_switch = kind == "all_reduce" and large and large.rings and gpus < n
-    and curve[last] * share(kind, n) / curve[last + 1] > large.rings
-  return in_switch and seconds or seconds * share(kind, gpus) / share(kind, n)
+  return math.max(math.min(fewest, seconds), math.min(found, math.max(fewest, seconds)))
 end
 
 --- Seconds of the smallest collective on that number of GPUs, and the number that was measured; nil without a curve of
@@ -135,18 +160,21 @@ function collectives.start(curves, kind, gpus)
   return curve[2], n
 end
 
---- Bus bandwidths of the curve of that number of GPUs, also above its largest size: { bytes, bytes/s, … }; nil without
---- a curve of the kind.
+--- Bus bandwidths of a number of GPUs, also above the largest measured size: { bytes, bytes/s, … }; nil without a curve
+--- of the kind.
 ---@param large table? as in collectives.seconds
 function collectives.bandwidths(curves, kind, gpus, large)
   if not curves[kind] then return nil end
-  local curve, n = nearest(curves[kind], gpus)
+  local curve = nearest(curves[kind], gpus)
   local list, bytes = {}, curve[#curve - 1]
-  for i = 1, #curve, 2 do list[i], list[i + 1] = curve[i], curve[i] * share(kind, n) / curve[i + 1] end
+  local function add(size)
+    list[#list + 1], list[#list + 2] = size, size * share(kind, gpus) / collectives.seconds(curves, kind, size, gpus,
+      large)
+  end
+  for i = 1, #curve, 2 do add(curve[i]) end
   for _ = 1, 8 do
     bytes = 4 * bytes
-    local seconds = collectives.seconds(curves, kind, bytes, n, large)
-    list[#list + 1], list[#list + 2] = bytes, bytes * share(kind, n) / seconds
+    add(bytes)
   end
   return list
 end
