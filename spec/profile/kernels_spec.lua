@@ -30,6 +30,24 @@ describe("the bundled devices", function()
     end
   end)
 
+  measured("lie in the interval of assumed products in fp8, which include the quantisation of the input", function()
+    local assumed, up = require "ett.profile.assumed", require("ett.operator").get "linear_up"
+    for name, least in pairs { h100_sxm = 0.95, l40s = 0.95, b200_sxm = 0.7 } do -- without it 0.68, 0.76, 0.5
+      local device, count, inside = device_module.get(name), 0, 0
+      local model = kernels.get "gemm"
+      local new = { name = "new", peak_flops = device.peak_flops, memory_bandwidth = device.memory_bandwidth }
+      for _, row in ipairs(kernels.preferred(model, kernels.read(model, tables, device), "fp8")) do
+        if math.min(row.m, row.n, row.k) >= 512 then
+          local answer = assumed.operator({ name = "new", device = new }, up,
+            { tokens = row.m, in_features = row.k, out_features = row.n }, "fp8", "forward")
+          count = count + 1
+          if row.seconds >= answer.low_seconds and row.seconds <= answer.high_seconds then inside = inside + 1 end
+        end
+      end
+      assert.is_true(inside / count > least, ("%s: %g"):format(name, inside / count))
+    end
+  end)
+
   measured("take the time of measured fused layers for the operators of experts", function()
     local times = require("ett.profile.device_times")
     package.path = ("%s;%s/spec/bench/support/?.lua"):format(package.path, require("ett.host").root)

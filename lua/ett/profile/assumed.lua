@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 local cluster_module = require "ett.profile.cluster"
 local devices = require "ett.profile.device"
 local operator = require "ett.operator"
+local schema = require "ett.base.schema"
 
 local assumed = {}
 
@@ -23,6 +24,18 @@ local function flop_rate(device, family, dtype)
   return reached or peak and peak * assumed_share
 end
 
+-- Seconds to quantise the operands of a product below 16 bits: forward its input; backward the gradient of the output,
+-- which is also written transposed, and a transposed copy of the input. Weights are quantised once for all
+-- micro-batches.
+local function quantising(device, op, shape, dtype, pass)
+  local size = schema.dtype_bytes[dtype]
+  local s = op.family == "gemm" and size < 2 and op.kernel_shape and op.kernel_shape(shape)
+  if not (s and s.m and s.n and s.k) then return 0.0 end
+  local rows = (s.batch or 1.0) * s.m
+  local bytes = pass == "backward" and (2 + 2 * size) * rows * s.n + 2 * size * rows * s.k or (2 + size) * rows * s.k
+  return assumed_launch_seconds.memory + bytes / cluster_module.stream_bandwidth(device)
+end
+
 --- Time of one run of an operator. Raises if the device states no peak rate for the dtype.
 ---@param bandwidth number? bytes/s of streaming kernels by the profile; default: the bandwidth of the device
 ---@return table { seconds, low_seconds, high_seconds, provenance, detail }
@@ -37,6 +50,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
   if computing > moving then bandwidth = nil end -- its interval does not apply then
   local seconds = math.max(computing, moving)
     + assumed_launch_seconds[operator.products[op.family] and "product" or "memory"]
+    + quantising(device, op, shape, dtype, pass)
   local low, high = 1 / assumed_factor, assumed_factor
   if bandwidth then low, high = 1 - assumed_stream_spread, 1 + assumed_stream_spread end
   if op.unmeasured then low, high = 0.5, 2.0 end
