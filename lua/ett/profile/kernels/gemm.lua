@@ -191,11 +191,14 @@ local most_doublings, longest = 4, 1.8
 -- rows with fewer than 64 rows from 4.2 to 5.5 % (seed 22; L40S, RTX PRO 6000, B200 and GB300).
 local least_rows = 64
 
+-- If all sizes exceed this, hardly any time falls if a size doubles: 1 of 46,200 by more than 1 %.
+local large_size = 1024
+
 --- The larger products, of doubled sizes, whose kernels can compute x if the operands are padded with zeros. Libraries
 --- sometimes choose a slower kernel for x: in the tables of a device and data type, up to 9 % of the times fall by more
 --- than 1 % if a size doubles. If all sizes are at least 512, up to 1 % do.
 function gemm.padded(device, dtype, x)
-  if x.m < least_rows then return {} end
+  if x.m < least_rows or min(x.m, x.n, x.k) > large_size then return {} end
   local limit, list = longest * gemm.analyse(device, dtype, x), {}
   -- Adds `larger` and the products with doubled sizes of these and later dimensions. Each product is added once.
   local function add(larger, dimension, doublings)
