@@ -104,6 +104,19 @@ describe("curves of collectives", function()
     assert.near(318e9, 7 / 8 * 512e6 / profile:collective("all_to_all", 512e6, node, "bf16").seconds, 16e9)
   end)
 
+  it("have a wider interval for more GPUs than measured", function()
+    local profile = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "gb200_nvl72")
+    -- all_reduce of 72 GB200 (coreweave/nccl-tests pull request 43); B200's curves end at 8
+    for mib, us in pairs { [512] = 1806.7, [1024] = 3108.8, [2048] = 5589.1, [4096] = 10094, [8192] = 20299 } do
+      local a = profile:collective("all_reduce", mib * 2 ^ 20, { nodes = 1, gpus_per_node = 72 }, "bf16")
+      local seconds = us * 1e-6
+      assert.is_true(a.low_seconds <= seconds and seconds <= a.high_seconds, ("%d MiB: %g s"):format(mib, a.seconds))
+      assert.equal("measured curve of 8 GPUs", a.detail)
+    end
+    local a = profile:collective("all_reduce", 2 ^ 30, { nodes = 1, gpus_per_node = 8 }, "bf16")
+    assert.near(0.3, (a.high_seconds - a.low_seconds) / a.seconds, 1e-9)
+  end)
+
   it("rise with bytes on every cluster, whatever the noise of their samples", function()
     local clusters, count = require "ett.profile.cluster", 0
     for _, name in ipairs(clusters.names()) do

@@ -31,7 +31,7 @@ local stream_start = 2e-6
 -- Assumed 90 % intervals of streaming kernels and of collectives timed by a curve, relative to the time.
 local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
 
--- The same of collectives at the rate of links, as in ett.profile.cluster.
+-- The same of collectives at the rate of links, as in ett.profile.cluster, and of more GPUs than any curve has.
 local links_low, links_high = 0.7, 1.3
 
 -- Assumed, as in ett.profile.assumed: the factor from the time of arithmetic to each end of its interval.
@@ -459,8 +459,11 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth, large)
       provenance = "assumed", by_links = bytes * share / seconds > bandwidth, model = "curve",
       detail = { "measured start, %.1f GB/s of the links", bandwidth / 1e9 } }
   end
-  return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
-    provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
+  local _, measured = collectives.start(curves, kind, gpus)
+  local beyond = gpus > measured
+  return { seconds = seconds, low_seconds = seconds * (beyond and links_low or curve_low),
+    high_seconds = seconds * (beyond and links_high or curve_high), provenance = "calibrated",
+    detail = beyond and { "measured curve of %d GPUs", measured } or "measured curve inside a node", model = "curve" }
 end
 
 -- Factor on a kernel that runs while weights are gathered and gradients reduced. A layer communicates the same bytes
