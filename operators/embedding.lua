@@ -3,7 +3,7 @@ local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "embedding", family = "embedding",
+local op = { name = "embedding", family = "embedding", owns_table = true,
   summary = "token embedding, vocabulary-parallel" }
 
 -- vocab: rows on this rank. whole_vocab: rows on all ranks, from which tokens are drawn; default vocab. one_hot: 1 if

@@ -5,6 +5,22 @@
 
 #include "step/messages.h"
 
+/* The stages with the embedding's table synchronise. */
+static void reduce_tied(const ett_step_arrays *a, int stages, double seconds) {
+  double meet = 0;
+  for (int rank = 0; rank < stages; rank++)
+    if (a->tied[rank] && a->stage[rank].end_seconds > meet)
+      meet = a->stage[rank].end_seconds;
+  for (int rank = 0; rank < stages; rank++) {
+    ett_step_stage *s = &a->stage[rank];
+    if (!a->tied[rank])
+      continue;
+    s->wait_seconds = meet - s->end_seconds;
+    s->tied_embedding_seconds = seconds;
+    s->end_seconds = meet + seconds;
+  }
+}
+
 void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
                      const ett_pipeline_result *ends, ett_step_result *r) {
   const ett_step_plan *p = e->plan;
@@ -14,15 +30,8 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
     ett_update_lay(e, a, rank, ends);
     s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
   }
-  if (tied > 0) { /* first and last stage synchronise */
-    ett_step_stage *first = &a->stage[e->tied_first], *last = &a->stage[e->tied_last];
-    double meet =
-        first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
-    first->wait_seconds = meet - first->end_seconds;
-    last->wait_seconds = meet - last->end_seconds;
-    first->tied_embedding_seconds = last->tied_embedding_seconds = tied;
-    first->end_seconds = last->end_seconds = meet + tied;
-  }
+  if (tied > 0)
+    reduce_tied(a, p->pp, tied);
   for (int rank = 0; rank < p->pp; rank++)
     if (a->stage[rank].end_seconds > ready)
       ready = a->stage[rank].end_seconds;

@@ -201,19 +201,6 @@ double ett_messages_room(const ett_evaluation *e, double pass, const double *bus
   return room;
 }
 
-/* Layers of kind k on a slice with the middle layers [from, to). at: middle layers before
- * this kind; advanced. */
-static int64_t layers_on(const ett_program *program, size_t k, int is_first, int is_last,
-                         int64_t from, int64_t to, int64_t *at) {
-  const ett_layer_kind *kind = &program->kinds[k];
-  if (kind->place != ETT_PLACE_MIDDLE)
-    return (kind->place == ETT_PLACE_FIRST ? is_first : is_last) ? kind->count : 0;
-  int64_t begin = *at > from ? *at : from;
-  *at += kind->count;
-  int64_t end = *at < to ? *at : to;
-  return end > begin ? end - begin : 0;
-}
-
 /* Seconds and weights of one layer in a pass. */
 typedef struct layer_pass {
   double seconds, dense, expert, gather, lane[ETT_LANES];
@@ -254,16 +241,31 @@ static double beside(const ett_evaluation *e, const layer_pass *layer, double ga
  * over all layers. */
 typedef struct slot_pass {
   const ett_program *program;
-  int first, last, backward; /* whether it has the first, the last slice; which pass */
-  int64_t from, to;          /* its middle layers */
+  int slice, backward;
+  int64_t from, to; /* its middle layers */
   layer_pass sum, whole;
 } slot_pass;
+
+/* Layers of kind k in a pass, one without a backward pass included. at: middle layers
+ * before this kind; advanced. */
+static int64_t layers_on(const ett_evaluation *e, const slot_pass *pass, size_t k,
+                         int64_t *at) {
+  const ett_layer_kind *kind = &pass->program->kinds[k];
+  int slices = e->plan->pp * e->plan->vp;
+  if (kind->place != ETT_PLACE_MIDDLE)
+    return ett_program_slice_of(kind, slices, e->plan->prediction) == pass->slice
+               ? kind->count
+               : 0;
+  int64_t begin = *at > pass->from ? *at : pass->from;
+  *at += kind->count;
+  int64_t end = *at < pass->to ? *at : pass->to;
+  return end > begin ? end - begin : 0;
+}
 
 /* Number of layers of kind k in a pass, and one of them. at: as in layers_on. */
 static int64_t layers_of(const ett_evaluation *e, const slot_pass *pass, size_t k,
                          int64_t *at, layer_pass *one) {
-  int64_t layers =
-      layers_on(pass->program, k, pass->first, pass->last, pass->from, pass->to, at);
+  int64_t layers = layers_on(e, pass, k, at);
   if (layers == 0 || (pass->backward && pass->program->kinds[k].forward_only))
     return 0;
   *one = layer_of(e, &pass->program->sums[k], pass->backward);
@@ -400,8 +402,7 @@ double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays 
   double seconds = (backward ? a->backward : a->forward)[slot];
   int slice = p->orders ? p->orders->slice[slot] : slot;
   slot_pass pass = {.program = ett_parts_program(e, a, slot % p->pp),
-                    .first = slice == 0,
-                    .last = slice == p->pp * p->vp - 1,
+                    .slice = slice,
                     .backward = backward,
                     .whole = {.seconds = seconds, .dense = dense, .expert = expert}};
   for (int l = 0; l < e->lanes; l++)

@@ -77,8 +77,8 @@ typedef struct ett_evaluation {
   ett_err *err;
   int untimed, failed;
   int passes_only; /* omit all demands after the passes */
-  int tied_first,
-      tied_last; /* stages that hold copies of a tied embedding; equal: no copies */
+  int tied; /* stages that reduce the gradient of the embedding's table together; 0: one
+               stage has all uses of it */
   ett_rank_group dense, expert; /* ranks that share dense or expert weights */
   int lanes;                    /* of the cluster */
   const double *collective; /* per lane: share of it that weights and gradients occupy */
@@ -96,7 +96,9 @@ typedef struct ett_step_arrays {
   double *start;                /* per stage: start of its step */
   int32_t *
       alike; /* per stage: it and its predecessor are middle stages with equal contents */
-  int slots; /* pp * vp, over all ways */
+  int32_t *tied;       /* per stage: it takes part in that reduction */
+  int32_t *tied_stage; /* the stages that do */
+  int slots;           /* pp * vp, over all ways */
   ett_layer_sums
       *slice_sums;      /* per slice; equal to sums if each slot has its own slice */
   ett_layer_sums *sums; /* the other arrays are per slot (pipeline.h) */

@@ -171,7 +171,7 @@ int ett_parts_choose(ett_evaluation *e, const ett_step_arrays *a) {
     if (!program)
       return ett_err_set(e->err, ETT_ERR_INTERNAL,
                          "internal error: %d parts, programs of %d", p->parts.count, k);
-    if (ett_program_slices(program, (int)slices, a->slice_split,
+    if (ett_program_slices(program, (int)slices, a->slice_split, p->prediction,
                            w->sums + (size_t)k * slices, w->layers, e->err) != 0)
       return -1;
   }
@@ -203,7 +203,8 @@ const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a) 
   for (size_t k = 0; k < program->kind_count; k++) {
     const ett_layer_kind *kind = &program->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
-      add_runs(e, kind->place == ETT_PLACE_FIRST ? 0 : w->slices - 1, k, kind->count);
+      int at = ett_program_slice_of(kind, (int)w->slices, e->plan->prediction);
+      add_runs(e, (size_t)at, k, kind->count);
       continue;
     }
     for (int64_t left = kind->count; left > 0; left -= n, room -= n) {

@@ -253,22 +253,28 @@ void ett_keep_two(double most[2], double value) {
   keep_most(&most[1], other);
 }
 
+static int is_prediction(const ett_layer_kind *kind) {
+  return kind->place == ETT_PLACE_PREDICTION;
+}
+
 /* Whether a kind of layer can be recomputed. Embedding, head and layers without a
  * backward pass cannot. */
 static int is_repeated(const ett_layer_kind *kind) {
-  return kind->place == ETT_PLACE_MIDDLE && !kind->forward_only && !kind->stored;
+  return (kind->place == ETT_PLACE_MIDDLE || is_prediction(kind)) &&
+         !kind->forward_only && !kind->stored;
 }
 
 /* Without half_bytes, half of the layers are recomputed and hold their input. */
 static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
   double all = s->activation_bytes[ETT_RECOMPUTE_NONE];
   double full = s->activation_bytes[ETT_RECOMPUTE_FULL];
-  if (kind->place != ETT_PLACE_MIDDLE)
+  if (kind->place != ETT_PLACE_MIDDLE && !is_prediction(kind))
     return;
   s->layer_bytes[ETT_RECOMPUTE_NONE] = s->layer_bytes[ETT_RECOMPUTE_SELECTIVE] = all;
   keep_most(&s->layer_bytes[ETT_RECOMPUTE_FULL], all - full);
-  keep_most(&s->layer_bytes[ETT_RECOMPUTE_HALF],
-            all - (kind->half_bytes > 0 ? kind->half_bytes : full));
+  if (!is_prediction(kind))
+    keep_most(&s->layer_bytes[ETT_RECOMPUTE_HALF],
+              all - (kind->half_bytes > 0 ? kind->half_bytes : full));
   if (is_repeated(kind))
     s->remade_bytes = kind->remade_bytes;
   for (int w = 0; w < 2; w++) {
@@ -356,7 +362,8 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
   of->longer_weight += (slower - 1) * n * o->weight_share * pick(o->backward, v);
-  double again = is_repeated(&p->kinds[k]) && !o->never_again
+  const ett_layer_kind *kind = &p->kinds[k];
+  double again = is_repeated(kind) && !is_prediction(kind) && !o->never_again
                      ? p->half_uses[k * p->operation_count + i]
                      : 0;
   double half = again * once;
@@ -415,23 +422,34 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   keep_most(&s->working_bytes[0][1], o->working_bytes);
 }
 
-/* Fills what a recomputed layer holds and repeats. */
-static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
+static void repeat_nothing(ett_layer_sums *s, ett_recompute recompute) {
+  s->recompute[recompute] = 0;
+  s->activation_bytes[recompute] = s->activation_bytes[ETT_RECOMPUTE_NONE];
+  memset(&s->repeated[recompute], 0, sizeof s->repeated[recompute]);
+}
+
+/* Fills what a recomputed layer holds and repeats. Of a part of the layers, only
+ * ETT_RECOMPUTE_UNIFORM also repeats those of multi-token prediction, one by one
+ * (Megatron-Core, multi_token_prediction.py, _checkpointed_forward). */
+static void fill_recomputed(const ett_program *p, ett_layer_sums *s,
+                            const ett_layer_kind *kind) {
   double *bytes = s->activation_bytes;
   if (is_repeated(kind)) {
     s->repeated[ETT_RECOMPUTE_FULL].hidden =
         s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
     bytes[ETT_RECOMPUTE_FULL] = kind->input_bytes;
   } else {
-    s->recompute[ETT_RECOMPUTE_FULL] = s->recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
-    bytes[ETT_RECOMPUTE_FULL] = bytes[ETT_RECOMPUTE_SELECTIVE] =
-        bytes[ETT_RECOMPUTE_NONE];
-    memset(&s->repeated[ETT_RECOMPUTE_FULL], 0, sizeof *s->repeated);
-    memset(&s->repeated[ETT_RECOMPUTE_SELECTIVE], 0, sizeof *s->repeated);
+    repeat_nothing(s, ETT_RECOMPUTE_FULL);
+    repeat_nothing(s, ETT_RECOMPUTE_SELECTIVE);
   }
   bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
   if (is_repeated(kind) && kind->half_bytes > 0)
     bytes[ETT_RECOMPUTE_HALF] = kind->half_bytes;
+  if (!is_prediction(kind))
+    return;
+  repeat_nothing(s, ETT_RECOMPUTE_HALF);
+  if (p->recompute_layers > 0 && p->recompute_method != ETT_RECOMPUTE_UNIFORM)
+    repeat_nothing(s, ETT_RECOMPUTE_FULL);
 }
 
 /* Weights that are gathered at a time: those of the layer, or of each of its operations.
@@ -474,7 +492,7 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   double share = p->exchange_communication_share;
   s.repeated[ETT_RECOMPUTE_SELECTIVE].hidden = hidden_by_shared(of.selected, share);
   s.repeated[ETT_RECOMPUTE_HALF].hidden = hidden_by_shared(of.half, share);
-  fill_recomputed(&s, &p->kinds[k]);
+  fill_recomputed(p, &s, &p->kinds[k]);
   fill_layer_bytes(&s, &p->kinds[k]);
   s.layer_trained = s.dense_parameters + s.expert_parameters;
   s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
@@ -488,6 +506,8 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
     s.spared.idle_dense = s.spared.dense + s.spared.frozen_dense;
     s.spared.idle_expert = s.spared.expert + s.spared.frozen_expert;
   }
+  s.owns_table = p->kinds[k].owns_table;
+  s.table_copies = p->kinds[k].copies_table;
   s.boundary = p->kinds[k].boundary;
   s.shared_bytes = p->kinds[k].shared_bytes;
   if (p->gather > 0) {
@@ -568,6 +588,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->idle_layers += n * of->idle_layers;
   to->idle_dense += n * of->idle_dense;
   to->idle_expert += n * of->idle_expert;
+  to->owns_table += n * of->owns_table;
+  to->table_copies += n * of->table_copies;
   ett_weights_add(&to->spared, &of->spared, n);
   for (int i = 0; i < 2; i++) {
     to->quantised[i].whole += n * of->quantised[i].whole;
@@ -668,14 +690,14 @@ static const ett_layer_sums *in_part(const ett_program *p, size_t k,
 }
 
 int ett_program_slowed(const ett_program *p, double factor, int slices,
-                       const int64_t *split, ett_layer_sums *kinds, ett_layer_sums *sums,
-                       int64_t *layers, ett_err *err) {
+                       const int64_t *split, int prediction, ett_layer_sums *kinds,
+                       ett_layer_sums *sums, int64_t *layers, ett_err *err) {
   ett_program slow = *p;
   slow.slowdown = factor;
   slow.sums = kinds;
   for (size_t k = 0; k < p->kind_count; k++)
     kinds[k] = sums_of(&slow, k);
-  return ett_program_slices(&slow, slices, split, sums, layers, err);
+  return ett_program_slices(&slow, slices, split, prediction, sums, layers, err);
 }
 
 /* The number of whole layers that are recomputed among `room` middle layers, of which the
@@ -695,28 +717,52 @@ static int64_t repeated_layers(const ett_program *p, size_t k, int64_t left,
   return repeated;
 }
 
-int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
-                       ett_layer_sums *sums, int64_t *layers, ett_err *err) {
+int ett_program_slice_of(const ett_layer_kind *kind, int slices, int prediction) {
+  return kind->place == ETT_PLACE_FIRST ? 0
+         : is_prediction(kind)          ? prediction
+                                        : slices - 1;
+}
+
+/* Fails if a split does not hold the middle layers of a program, or holds some behind
+ * those of multi-token prediction. */
+static int check_split(const ett_program *p, int slices, const int64_t *split,
+                       int prediction, ett_err *err) {
   int64_t middle = ett_program_middle_layers(p), given = 0;
-  memset(sums, 0, (size_t)slices * sizeof *sums);
+  int predicts = 0;
+  for (size_t k = 0; k < p->kind_count; k++)
+    predicts |= is_prediction(&p->kinds[k]);
   for (int v = 0; v < slices; v++) {
-    if (split[v] < 0)
-      return ett_err_set(err, ETT_ERR_ARGUMENT, "slice %d holds %lld layers", v + 1,
-                         (long long)split[v]);
+    if (split[v] < 0 || (predicts && v > prediction && split[v] > 0))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "slice %d holds %lld layers%s", v + 1,
+                         (long long)split[v],
+                         split[v] < 0 ? "" : " behind multi-token prediction");
     given += split[v];
-    layers[v] = split[v];
   }
   if (given != middle)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "the split holds %lld layers, the model has %lld",
                        (long long)given, (long long)middle);
+  if (prediction < 0 || prediction >= slices)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'prediction' must be 0 to %d, got %d", slices - 1,
+                       prediction);
+  return 0;
+}
+
+int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
+                       int prediction, ett_layer_sums *sums, int64_t *layers,
+                       ett_err *err) {
+  if (check_split(p, slices, split, prediction, err) != 0)
+    return -1;
+  memset(sums, 0, (size_t)slices * sizeof *sums);
+  memcpy(layers, split, (size_t)slices * sizeof *layers);
   int v = 0, odd = 0, alike = -1; /* alike: a slice with only `n` layers of kind k */
   int64_t room = split[0], n = 0, number = 0; /* number: as in in_part, of slice v */
   layer_group group = {.remade = 0};
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
-      int at = kind->place == ETT_PLACE_FIRST ? 0 : slices - 1;
+      int at = ett_program_slice_of(kind, slices, prediction);
       add_layers(&sums[at], &p->sums[k], (double)kind->count, p->lanes);
       layers[at] += kind->count;
       continue;

@@ -31,9 +31,10 @@ typedef enum ett_recompute_method {
 
 /* The slices that hold a kind of layer. */
 typedef enum ett_place {
-  ETT_PLACE_FIRST,  /* first slice: the embedding */
-  ETT_PLACE_MIDDLE, /* distributed over the slices */
-  ETT_PLACE_LAST,   /* last slice: final norm, head, loss */
+  ETT_PLACE_FIRST,      /* first slice: the embedding */
+  ETT_PLACE_MIDDLE,     /* distributed over the slices */
+  ETT_PLACE_PREDICTION, /* one slice behind all middle layers: multi-token prediction */
+  ETT_PLACE_LAST,       /* last slice: final norm, head, loss */
 } ett_place;
 
 /* The role of an operation relative to the all-to-alls of a mixture of experts. Dispatch
@@ -121,7 +122,8 @@ typedef struct ett_operation {
   int loss;        /* holds the logits */
   int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
   int waits_again; /* the wait `repeated` counts the launches of its repeated run */
-  int never_again; /* recomputation ends before it, unless a later layer of the same group
+  int never_again; /* outside the recomputed part of its layer. If it is behind that part,
+                      it runs again if a later layer of the same group
                       (ETT_RECOMPUTE_UNIFORM) needs the layer's output */
   ett_role role;
   ett_host_wait host;
@@ -144,6 +146,9 @@ typedef struct ett_layer_kind {
   double shared_bytes; /* held once by a slice with layers of this kind */
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
   int stored;          /* not among the layers that ETT_RECOMPUTE_FULL recomputes */
+  int owns_table;      /* the lookup that owns the embedding's table */
+  int copies_table;    /* its weights contain a copy of that table (tied head, multi-token
+                          prediction), which a stage with another one does not need */
 } ett_layer_kind;
 
 /* Weights by kind. idle: weights of layers without a backward pass, trained and frozen.
@@ -176,6 +181,8 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
+  /* Of the embedding: whether its lookup is here; counted copies of its table. */
+  double owns_table, table_copies;
   ett_weights spared; /* weights that gathers need not move, and the saved part of weights
                          that they move in fewer bits */
   struct ett_quantised {
@@ -222,8 +229,8 @@ typedef struct ett_program {
   size_t operation_count, kind_count;
   int lanes;                   /* of the cluster */
   double boundary_bytes;       /* message of a micro-batch between neighbouring slices */
-  double tied_embedding_bytes; /* gradient of the embedding whose copy the last slice
-                                  holds (tied head, multi-token prediction); 0: no copy */
+  double tied_embedding_bytes; /* gradient of the embedding, of which `copies_table`
+                                  layers hold a copy; 0: no copies */
   int tied_frozen;   /* the tied embedding is frozen: its gradient is not reduced */
   int element_bytes; /* size of an element in messages */
   int64_t recompute_layers; /* of ett_recompute_method; 0: all layers, one by one */
@@ -286,16 +293,22 @@ void ett_program_finish(ett_program *program);
  * first and the last, which hold embedding and head, and then to the first. */
 void ett_split_even(int64_t layers, int slices, int64_t *split);
 
+/* The slice of a kind of layers that is not in the middle. prediction: the slice of
+ * ETT_PLACE_PREDICTION. */
+int ett_program_slice_of(const ett_layer_kind *kind, int slices, int prediction);
+
 /* Sums of each slice under a split of the middle layers (the split must sum to their
- * number). layers[slice]: layers of all places. */
+ * number). prediction: the slice of ETT_PLACE_PREDICTION, with no middle layers behind
+ * it. layers[slice]: layers of all places. */
 int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
-                       ett_layer_sums *sums, int64_t *layers, ett_err *err);
+                       int prediction, ett_layer_sums *sums, int64_t *layers,
+                       ett_err *err);
 
 /* As ett_program_slices, for devices whose operators take `factor` times as long. Leaves
  * the program as it is. kinds: scratch sums, one per kind. */
 int ett_program_slowed(const ett_program *program, double factor, int slices,
-                       const int64_t *split, ett_layer_sums *kinds, ett_layer_sums *sums,
-                       int64_t *layers, ett_err *err);
+                       const int64_t *split, int prediction, ett_layer_sums *kinds,
+                       ett_layer_sums *sums, int64_t *layers, ett_err *err);
 
 /* Bytes of the cached weight gradients of these shapes. */
 double ett_program_cached(const ett_program *program, uint64_t shapes);

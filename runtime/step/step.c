@@ -49,7 +49,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
                  (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + sizeof(int64_t) +
                           (12 + 2 * (size_t)e->lanes) * sizeof(double)) +
-                 2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
+                 2 * (slots + own) * sizeof(int64_t) +
+                 ranks * (sizeof *a->alike + 2 * sizeof *a->tied);
   if (ett_room(&w->memory, &w->bytes, bytes) != 0)
     return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices", slots);
   a->slots = (int)slots;
@@ -85,7 +86,50 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->slice_layers = own ? a->slice_split + slices : a->layers;
   a->send_lane = (int32_t *)(a->layers + slots + 2 * own);
   a->alike = a->send_lane + slots;
+  a->tied = a->alike + ranks;
+  a->tied_stage = a->tied + ranks;
   return 0;
+}
+
+/* Removes the copies of the embedding's table that a stage does not need: all if the
+ * embedding is there, and all but the first. */
+static void share_table(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
+  double copy = e->program->tied_embedding_bytes / e->plan->gradient_bytes, owned = 0;
+  for (int v = rank; v < a->slots; v += e->plan->pp)
+    owned += a->sums[v].owns_table;
+  for (int v = rank; v < a->slots; v += e->plan->pp) {
+    ett_layer_sums *s = &a->sums[v];
+    double kept = owned == 0 && s->table_copies > 0 ? 1 : 0;
+    *(e->program->tied_frozen ? &s->frozen_dense : &s->dense_parameters) -=
+        (s->table_copies - kept) * copy;
+    s->table_copies = kept; /* the sums may be used again */
+    owned += kept;
+  }
+}
+
+/* Finds the stages that reduce the gradient of the embedding's table together, and their
+ * number: those of one way of the schedule, if the stage of the embedding is not the only
+ * one with the table. */
+static void find_tied(ett_evaluation *e, const ett_step_arrays *a) {
+  int pp = e->plan->pp, way = e->plan->orders ? pp * e->plan->vp : a->slots;
+  int owners = 0;
+  memset(a->tied, 0, (size_t)pp * sizeof *a->tied);
+  e->tied = 0;
+  if (e->program->tied_embedding_bytes == 0 || pp == 1)
+    return;
+  for (int rank = 0; rank < pp; rank++)
+    share_table(e, a, rank);
+  for (int v = 0; v < way; v++) {
+    int owner = a->sums[v].owns_table > 0 && owners++ == 0;
+    a->tied[v % pp] |= owner || a->sums[v].table_copies > 0;
+  }
+  for (int rank = 0; rank < pp; rank++)
+    if (a->tied[rank])
+      a->tied_stage[e->tied++] = rank;
+  if (owners == 0 || e->tied == 1) {
+    memset(a->tied, 0, (size_t)pp * sizeof *a->tied);
+    e->tied = 0;
+  }
 }
 
 /* Copies the sums of each slice to its slots. */
@@ -104,17 +148,7 @@ static int fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
     a->split[v] = a->slice_split[slice];
     a->layers[v] = a->slice_layers[slice];
   }
-  if (p->slowdown && ett_slowed_slots(e, a) != 0)
-    return -1;
-  if (e->tied_first != e->tied_last || p->pp == 1)
-    return 0;
-  /* Embedding and head on one stage share their weights. */
-  double copy = e->program->tied_embedding_bytes / p->gradient_bytes;
-  for (int v = 0; v < a->slots; v++)
-    if (orders->slice[v] == p->pp * p->vp - 1)
-      *(e->program->tied_frozen ? &a->sums[v].frozen_dense
-                                : &a->sums[v].dense_parameters) -= copy;
-  return 0;
+  return p->slowdown ? ett_slowed_slots(e, a) : 0;
 }
 
 /* Whether the evaluation before placed the same groups. */
@@ -923,29 +957,6 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
   return 0;
 }
 
-/* Finds the stages of the first and the last slice, which hold copies of a tied
- * embedding. If one stage holds both, the reduction of gradients also sums the copies. */
-static void find_tied(ett_evaluation *e) {
-  const ett_step_plan *p = e->plan;
-  const ett_orders *o = p->orders;
-  e->tied_first = 0;
-  e->tied_last = p->pp - 1;
-  if (!o)
-    return;
-  int first = -1;
-  for (int v = 0; v < o->stages * o->chunks && first < 0; v++)
-    if (o->slice[v] == 0)
-      first = v % o->stages;
-  e->tied_first = e->tied_last = first;
-  for (int v = 0; v < o->stages * o->chunks; v++) {
-    if (o->slice[v] != p->pp * p->vp - 1)
-      continue;
-    e->tied_last = v % o->stages;
-    if (e->tied_last == first)
-      return;
-  }
-}
-
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
   const ett_placed *placed = &w->placed;
@@ -960,7 +971,6 @@ static ett_evaluation begin(const ett_program *program, const ett_step_plan *pla
                       .collective = placed->collective};
   e.dense.degree *= placed->ways;
   e.expert.degree *= placed->ways;
-  find_tied(&e);
   return e;
 }
 
@@ -986,11 +996,40 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
                         .orders = orders};
 }
 
+/* Seconds of the all-reduce of the embedding's gradient by all stages with its table. */
+static double ask_tied(ett_evaluation *e, const ett_step_arrays *a) {
+  const int32_t *stage = a->tied_stage;
+  int32_t parts = 0;
+  double bytes = e->program->tied_embedding_bytes;
+  for (int i = 0; i < e->tied; i++) {
+    ett_parts_ask(e, stage[i], stage[i]);
+    parts |= e->asking;
+  }
+  e->asking = parts;
+  if (e->tied == 2)
+    return ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes, level_of(e, stage[0], stage[1]),
+                    e->plan->gradient_bytes);
+  const ett_placed *placed = &e->w->placed;
+  ett_copies copies = {
+      .pipeline = placed->pipeline, .ways = e->tied, .sets = 1, .stage = stage};
+  ett_placement place;
+  ett_demand demand = {.kind = ETT_DEMAND_ALL_REDUCE,
+                       .amount = bytes,
+                       .place = &place,
+                       .element_bytes = e->plan->gradient_bytes};
+  ett_rank_group one = ett_rank_group_of((ett_axis){1, 1});
+  if (e->failed || ett_place_copies(&placed->ranks, one, &copies, &place, e->err) != 0) {
+    e->failed = -1;
+    return 0;
+  }
+  return ett_messages_ask(e, &demand);
+}
+
 /* Fills the times of all slots and demands every message. Returns the seconds of the tied
  * embedding's all-reduce. */
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
-  double tied = 0, bytes = e->program->tied_embedding_bytes;
+  double tied = 0;
   const ett_asked *known = ett_asked_find(e);
   time_slices(e, a);
   time_sends(e, a, known);
@@ -1003,11 +1042,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
       ett_shares_prepare(e, a);
     return tied;
   }
-  if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
-    ett_parts_ask(e, e->tied_first, e->tied_last);
-    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
-                    level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
-  }
+  if (e->tied > 0 && !e->program->tied_frozen)
+    tied = ask_tied(e, a);
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(e, a, rank);
   ett_shares_prepare(e, a);
@@ -1042,8 +1078,8 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
     memcpy(a->slice_split, plan->split, (size_t)slices * sizeof *a->split);
   else
     ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
-  if (ett_program_slices(e->program, slices, a->slice_split, a->slice_sums,
-                         a->slice_layers, e->err) != 0)
+  if (ett_program_slices(e->program, slices, a->slice_split, plan->prediction,
+                         a->slice_sums, a->slice_layers, e->err) != 0)
     return -1;
   find_alike(e, a);
   if (even && !e->stage_parts) {
@@ -1068,6 +1104,7 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
     return -1;
   if (fill_slots(e, a) != 0)
     return -1;
+  find_tied(e, a);
   *tied = ask_all(e, a);
   return e->failed ? -1 : 0;
 }

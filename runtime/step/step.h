@@ -1,6 +1,7 @@
 /* step.h - a step program under a plan: the time and memory of one training step.
  *
- * Every layer is on exactly one slice: the embedding on the first, the head on the last.
+ * Every layer is on exactly one slice: the embedding on the first, the head on the last,
+ * unless an architecture has its embedding among the middle layers.
  * Any degree may be 1. A stage holds vp slices per way of its schedule. With several
  * ways, a stage holds several copies of weights, and ranks with equal copies reduce
  * gradients together. Ranks are placed on devices in the order of comm/ranks.h. A step
@@ -69,6 +70,7 @@ typedef struct ett_step_plan {
   double optimizer_bytes; /* per parameter: master weight and moments */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */
   int64_t interleave_group; /* `group` of ett_pipeline */
+  int prediction;           /* the slice of ETT_PLACE_PREDICTION, from 0 */
   const int64_t *split;     /* middle layers per slice; NULL: even split */
   const ett_orders *orders; /* for ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
   const double *slowdown;   /* per stage: factor of its operators' times; NULL: 1 */

@@ -98,10 +98,10 @@ static void lays_kinds_on_slices(void **state) {
   assert_non_null(p);
   p->operations[0] = (ett_operation){.forward = {1, 1, 1}, .dense_parameters = 1};
   p->operations[1] = (ett_operation){.forward = {10, 10, 10}, .dense_parameters = 100};
-  const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0, 1, 0, 0, 0, 0, 0},
-                                  {ETT_PLACE_MIDDLE, 3, 0, 1, 0, 0, 0, 0, 0},
-                                  {ETT_PLACE_MIDDLE, 4, 0, 1, 0, 0, 0, 0, 0},
-                                  {ETT_PLACE_LAST, 2, 0, 1, 0, 0, 0, 0, 0}};
+  const ett_layer_kind kinds[] = {{ETT_PLACE_FIRST, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_MIDDLE, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_MIDDLE, 4, 0, 1, 0, 0, 0, 0, 0, 0, 0},
+                                  {ETT_PLACE_LAST, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0}};
   for (size_t k = 0; k < 4; k++) {
     p->kinds[k] = kinds[k];
     p->uses[k * 2 + (k == 2)] = 1;
@@ -111,14 +111,14 @@ static void lays_kinds_on_slices(void **state) {
   ett_layer_sums sums[3];
   int64_t layers[3];
   const int64_t split[] = {2, 3, 2};
-  assert_int_equal(ett_program_slices(p, 3, split, sums, layers, &err), 0);
+  assert_int_equal(ett_program_slices(p, 3, split, 2, sums, layers, &err), 0);
   assert_float_equal(sums[0].forward, 1 + 2, 0);      /* first, two of kind 1 */
   assert_float_equal(sums[1].forward, 1 + 2 * 10, 0); /* one of kind 1, two of 2 */
   assert_float_equal(sums[2].forward, 2 * 10 + 2, 0); /* two of kind 2, two last */
   assert_float_equal(sums[1].dense_parameters, 1 + 2 * 100, 0);
   assert_int_equal(layers[0] + layers[1] + layers[2], 10);
   const int64_t empty_stage[] = {7, 0, 0};
-  assert_int_equal(ett_program_slices(p, 3, empty_stage, sums, layers, &err), 0);
+  assert_int_equal(ett_program_slices(p, 3, empty_stage, 2, sums, layers, &err), 0);
   assert_float_equal(sums[1].forward, 0, 0);
   assert_float_equal(sums[2].forward, 2, 0);
   ett_program_free(p);

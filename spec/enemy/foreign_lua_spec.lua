@@ -142,6 +142,7 @@ describe("a script", function()
       local list = {}
       for i = 1, ranks do list[i] = i - 1 end
       p.rank_map = step.map(list)
+      p.prediction = p.pp * p.vp - 1
       local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2,
         recompute_layers = 0, recompute_method = "block" }
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "
@@ -156,7 +157,8 @@ describe("a script", function()
       function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }
       for i, place in ipairs { "first", "middle", "last" } do
         function_of.kinds[i] = { place = place, count = i, input_bytes = 1, half_bytes = 1, remade_bytes = 1,
-          shared_bytes = 0, boundary = 1, forward_only = false, stored = false, uses = { 1 } }
+          shared_bytes = 0, boundary = 1, forward_only = false, stored = false, owns_table = false,
+          copies_table = false, uses = { 1 } }
       end
       local program, workspace = step.program(function_of), step.workspace()
       program:totals(kept, step.demands(), workspace)

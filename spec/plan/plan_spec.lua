@@ -149,6 +149,13 @@ describe("plan", function()
       violations({ pp = 2, vp = 2 })[1])
     assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
     assert.equal("split must hold pp * vp = 2 numbers of layers, got 3", violations({ pp = 2, split = { 4, 4, 4 } })[1])
+    assert.equal("mtp_slice must be at most pp * vp = 2, the last slice, got 3",
+      violations({ pp = 2, mtp_slice = 3 })[1])
+    assert.equal("mtp_slice = 1 needs a split without layers behind that slice",
+      violations({ pp = 2, mtp_slice = 1 })[1])
+    assert.equal("mtp_slice = 1: split must have no layers behind that slice, got 5",
+      violations({ pp = 2, split = { 7, 5 }, mtp_slice = 1 })[1])
+    assert.same({}, violations({ pp = 2, split = { 12, 0 }, mtp_slice = 1 }))
     assert.equal("rank_map must place pp * tp * cp * dp = 2 ranks, got 3",
       violations({ pp = 2, rank_map = { 0, 1, 7 } })[1])
     assert.equal("field 'rank_map[2]' must be a device from 0 to 1, got 7",

@@ -19,7 +19,7 @@ describe("a sweep", function()
       dtype = { "bf16", "fp32" }, stack = { "megatron", "fsdp_eager", "plain" },
       gradient_dtype = { "fp32", "bf16" }, reduce_dtype = { "fp32", "bf16" },
       schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
-      optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
+      optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } }, mtp_slice = { 1, 2 },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
       cp = { 1, 2 }, cp_ulysses = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },
       expert_skew = { 0, 1 }, expert_shares = { { 0.4, 0.3, 0.2, 0.1 }, { 0.25, 0.25, 0.25, 0.25 } },
@@ -44,7 +44,7 @@ describe("a sweep", function()
     values.rank_map = { upwards, downwards }
     values.rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "dp-ep-cp-tp-pp" }
     local mixture = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
-      ffn = 1024, experts = 4, top_k = 2 })
+      ffn = 1024, experts = 4, top_k = 2, mtp_layers = 1 })
     for _, field in ipairs(require("ett.plan.fields").list) do
       local name = field[1]
       local list = values[name] or field[2] == "boolean" and { false, true } or field.one_of
@@ -55,6 +55,7 @@ describe("a sweep", function()
       if name == "global_batch" then plan.micro_batches = nil end
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
       if name == "shard" then plan.zero = 1 end
+      if name == "mtp_slice" then plan.split = { 8, 0 } end
       if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end
       if name == "cp_ulysses" then plan.cp_method, plan.cp, plan.dp = "ring", 4, 2 end
       if name == "capacity_factor" then plan.expert_skew = 1 end

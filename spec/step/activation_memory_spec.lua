@@ -910,7 +910,11 @@ describe("recompute_layers", function()
     assert.is_true(some.stages[1].recompute_seconds > 0 and some.stages[2].recompute_seconds == 0)
     assert.is_true(some.stages[1].activation_bytes < none.stages[1].activation_bytes)
     assert.equal(none.stages[2].memory_bytes, some.stages[2].memory_bytes)
-    assert.matches("full recompute of layers 4, ZeRO", tostring(some))
+    assert.matches("full recompute of layer 4, ZeRO", tostring(some))
+    assert.equal("recompute_layer_ids: layers 0 and 1 are frozen, so no backward pass repeats them",
+      run({ frozen_layers = 2, recompute_layer_ids = { 1, 3, 0 } }).warnings[1])
+    assert.equal("recompute_layer_ids: layer 1 is frozen, so no backward pass repeats it",
+      run({ frozen_layers = 2, recompute_layer_ids = { 1, 3 } }).warnings[1])
     assert.equal("recompute_layer_ids: no layer is repeated, because all of them are frozen",
       run({ frozen_layers = 2, recompute_layer_ids = { 1 } }).warnings[1])
   end)

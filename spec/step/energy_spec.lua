@@ -151,6 +151,13 @@ describe("the energy of a step", function()
     local before = joules(soft, alike)
     alike.expert_skew = 1
     assert.near(before, joules(soft, alike), 1e-3 * before)
+    -- A list of repeated layers divides kinds of layers.
+    local mixed = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+      experts = 16, top_k = 2, first_dense_layers = 2 })
+    local listed = { dp = 8, ep = 8, recompute = "full", recompute_layer_ids = { 0 } }
+    before = joules(mixed, listed)
+    listed.expert_skew = 1
+    assert.near(before, joules(mixed, listed), 1e-3 * before)
     -- Dropped copies take no energy, padding does.
     local half = experts { capacity_factor = 0.5 }
     local dropped, less = experts { expert_skew = 1, capacity_factor = 1 }

@@ -6,6 +6,7 @@ local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local step_core = require "step_core"
 local sweep = require "ett.search.sweep"
+local timeline = require "ett.step.timeline"
 local near = require "near"
 local raised = require "raised"
 
@@ -285,14 +286,40 @@ describe("estimate", function()
     assert.is_true(e.stages[1].tied_embedding_seconds > 0)
   end)
 
-  it("warn that full recomputation leaves out layers of multi-token prediction", function()
-    local function warned(plan, count)
-      local e = run(plan, { model = llama(12, { mtp_layers = count }) })
-      return table.concat(e.warnings):find("1 layer of multi-token prediction counts as not repeated", 1, true) ~= nil
+  it("full and selective recomputation repeat layers of multi-token prediction, not their lookup and head", function()
+    local function e(plan, more)
+      return run(merged({ pp = 2 }, plan), merged({ model = llama(12, { mtp_layers = 2 }) }, more))
     end
-    assert.is_true(warned({ recompute = "full" }, 1))
-    assert.same({ false, false, false }, { warned({ recompute = "full" }, 0), warned({}, 1),
-      warned({ recompute = "full", recompute_layers = 2 }, 1) })
+    local function again(plan, name)
+      for _, line in ipairs(e(plan).operators) do
+        if line.name == name then return line.recompute_seconds / line.forward_seconds end
+      end
+    end
+    local cases = { { { recompute = "full" }, 1, 1 }, { { recompute = "half" }, 0, 6 / 14 },
+      { { recompute = "selective" }, 0, 1 }, { { recompute = "full", recompute_layers = 6 }, 0, 12 / 14 },
+      { { recompute = "full", recompute_layers = 6, recompute_method = "uniform" }, 1, 1 },
+      { { recompute = "full", recompute_layer_ids = { 0, 13 } }, 1 / 2, 2 / 14 } }
+    for _, case in ipairs(cases) do
+      near(case[2], again(case[1], "linear_mtp"), "linear_mtp")
+      near(case[3], again(case[1], "flash_attention"), "flash_attention")
+      for _, name in ipairs { "shared_embedding", "mtp_head", "embedding" } do assert.equal(0, again(case[1], name)) end
+    end
+    local function held(ids)
+      local s = e({ recompute = "full", recompute_layer_ids = ids }).stages[2]
+      return s.activation_bytes + s.working_bytes
+    end
+    -- A repeated layer holds two streams in place of what its norms, products and attention store. The head works most.
+    local own = 2 * (3 + 2 + 8) * 1024 + 2 * 3 * 2816 + 4 * 16
+    near(2 * 2048 * (own - 2 * 2 * 1024), held { 0 } - held { 0, 12, 13 }, "stored bytes")
+    local drawn = 0.0
+    for _, unit in ipairs(timeline.of(e({ recompute = "full" }, { units = true })).stages[2].units) do
+      for _, part in ipairs(unit.kind == "B" and unit.parts or {}) do
+        drawn = drawn + (part.name == "linear_mtp" and part.pass == "forward" and part.seconds or 0.0)
+      end
+    end
+    for _, line in ipairs(e({ recompute = "full" }).operators) do -- a line is the mean of two stages
+      if line.name == "linear_mtp" then near(2 * line.recompute_seconds, drawn, "timeline") end
+    end
   end)
 
   it("multi-token prediction has one copy of the embedding on the last stage, and its all-reduce", function()
@@ -316,6 +343,52 @@ describe("estimate", function()
       end
     end
     assert.equal(0, run({ pp = 2 }, {}).stages[1].tied_embedding_seconds)
+  end)
+
+  it("multi-token prediction before the head's stage has its own copy, and sends all its outputs", function()
+    for _, tied in ipairs { true, false } do
+      local model = llama(12, { tied_embeddings = tied, mtp_layers = 2 })
+      local one = run({}, { model = model })
+      local three = run({ pp = 3, split = { 6, 6, 0 }, mtp_slice = 2 }, { model = model })
+      near(sum(one.stages, "parameters") + (tied and 2 or 1) * 32000 * 1024, sum(three.stages, "parameters"), "copies")
+      local tables = {}
+      for i, stage in ipairs(three.stages) do tables[i] = stage.tied_embedding_seconds > 0 end
+      assert.same({ true, true, tied }, tables)
+      -- The output of the last repeated layer, and one of each layer of multi-token prediction.
+      local bytes = 2048 * 1024 * 2
+      near(8 * (1e-5 + 3 * bytes / 1e11) + 8 * (1e-5 + bytes / 1e11), three.stages[2].send_seconds, "sends")
+      near(8 * (1e-5 + 3 * bytes / 1e11), three.stages[3].send_seconds, "gradients")
+    end
+    local e = run({ pp = 3, split = { 6, 6, 0 }, mtp_slice = 2, dp = 2 },
+      { model = llama(12, { tied_embeddings = true, mtp_layers = 2 }), units = true })
+    local found = {}
+    for _, message in ipairs(timeline.of(e).stages[2].messages) do
+      if message.group == "tied embedding" then
+        found = { message.degree, timeline.ranks(e.plan, message, 3) }
+      end
+    end
+    assert.same({ 3, { 1, 3, 5 } }, found)
+  end)
+
+  it("a tied head has no copy on the stage of an embedding among the middle layers", function()
+    local blocks = require "ett.model.blocks"
+    local model = model_module.new(function(h)
+      local embedding, decoder = merged(blocks.embedding(h), { place = "middle" }), blocks.dense_layers(h)[1]
+      return { layers = { { name = "encoder", count = 4, ops = decoder.ops }, embedding, decoder, blocks.head(h) } }
+    end, { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, tied_embeddings = true, norm = "rms_norm",
+      position = "rope" })
+    local whole = sum(run({}, { model = model }).stages, "parameters")
+    for layers, copies in pairs { [2] = 0, [4] = 0, [5] = 1, [8] = 1 } do
+      local e = run({ pp = 2, split = { layers, 9 - layers } }, { model = model })
+      near(whole + copies * 32000 * 1024, sum(e.stages, "parameters"), layers .. " layers on the first stage")
+      assert.equal(copies == 1, e.stages[2].tied_embedding_seconds > 0)
+    end
+    -- The embedding is only frozen with its own layer.
+    local frozen = { frozen_layers = 4, pp = 2, split = { 2, 7 } }
+    local layer = (whole - 32000 * 1024 - 1024) / 8
+    near(2 * layer, run(frozen, { model = model }).stages[2].frozen_parameters, "trained")
+    frozen.frozen_layers = 5
+    near(2 * layer + 32000 * 1024, run(frozen, { model = model }).stages[2].frozen_parameters, "frozen")
   end)
 
   it("weights that two entries of a layer share have no copy", function()
@@ -376,6 +449,15 @@ describe("estimate", function()
     local one, zb = run { pp = 4, schedule = "1f1b" }, run { pp = 4, schedule = "zb_h1" }
     near(sum(one.stages, "backward_seconds"), sum(zb.stages, "backward_seconds"), "same work")
     assert.is_true(zb.step_seconds < one.step_seconds)
+  end)
+
+  it("sweeps with and without copies of the embedding give the digits of single predictions", function()
+    local model = llama(12, { mtp_layers = 1 })
+    local s = sweep.new { model = model, cluster = cluster, profile = profile(), over = { pp = { 1, 2, 3 } },
+      plan = { seq = 2048, micro_batches = 8 } }
+    for _, row in ipairs(s.rows) do
+      assert.equal(run({ pp = row.pp }, { model = model }).memory_bytes, row.memory_bytes)
+    end
   end)
 
   it("sweeps give the digits of single predictions", function()

@@ -20,7 +20,9 @@ end
 
 local function text(t)
   local words = {}
-  for key, value in pairs(t) do words[#words + 1] = key .. "=" .. tostring(value) end
+  for key, value in pairs(t) do
+    words[#words + 1] = key .. "=" .. (type(value) == "table" and table.concat(value, ",") or tostring(value))
+  end
   table.sort(words)
   return table.concat(words, " ")
 end
@@ -47,7 +49,8 @@ describe("the memory of a stage", function()
           local got = e.stages[i][name]
           -- Of activations, a part of a token of an expert is left out.
           local part = name == "activation_bytes" and 1e-4 or 1e-9
-          assert.is_true(math.abs(got / value - 1) <= part, ("stage %d: %s: wanted %.6g, got %.6g: %s; %s"):format(i,
+          assert.is_true(math.abs(got - value) <= part * value,
+            ("stage %d: %s: wanted %.6g, got %.6g: %s; %s"):format(i,
             name, value, got, text(h), text(p)))
         end
       end
@@ -57,8 +60,8 @@ describe("the memory of a stage", function()
   it("sums up to the model's parameters, and the fullest stage is the one that is named", function()
     local several = 0
     cases(60, 32, function(kind, h, p)
-      local model = model_of(kind, h, { vocab = 32768, tied_embeddings = false })
-      local e = run(model, random_plans.with(p, { tp = 1, etp = 1, sequence_parallel = false }))
+      local model = model_of(kind, h, { vocab = 32768, tied_embeddings = false, mtp_layers = 0 })
+      local e = run(model, random_plans.with(p, { tp = 1, etp = 1, sequence_parallel = false, frozen_layers = 0 }))
       if not e then return end
       local sum, most = 0, 0
       for _, s in ipairs(e.stages) do
@@ -84,7 +87,7 @@ describe("the largest memory allocated on a device", function()
   end
 
   it("never falls with more work, and never grows with more shards or recomputation", function()
-    local random, held = random_plans.generator(33), 0
+    local random, held, software = random_plans.generator(33), 0, require "ett.operator.stack"
     cases(60, 34, function(kind, h, p)
       p.stack, p.overlap_parameters, p.reshard = random(stacks), random { true, false }, random { true, false }
       p.fused_accumulation, p.schedule = random { true, false }, p.vp and p.schedule or random { "1f1b", "zb_h1" }
@@ -103,7 +106,8 @@ describe("the largest memory allocated on a device", function()
       law(e, with({}, { vocab = 2 * h.vocab }), "vocab")
       -- PyTorch's pipeline stages keep whole weights and gradients under ZeRO-2 and 3.
       local whole = p.pp > 1 and (p.stack == "torchtitan" or p.stack == "fsdp_eager")
-      if p.zero < 3 and not (whole and p.zero == 1) then law(with { zero = p.zero + 1 }, e, "zero") end
+      local casts = p.gradient_dtype == "bf16" and software.get(p.stack).master_shards -- reduced gradients are in fp32
+      if p.zero < 3 and not ((whole or casts) and p.zero == 1) then law(with { zero = p.zero + 1 }, e, "zero") end
       law(with { recompute = p.recompute == "none" and "selective" or "full" }, e, "recompute")
       law(with { tp = 2 * p.tp, etp = p.etp, sequence_parallel = true }, e, "tp")
       law(with { dp = 2 * p.dp }, e, "dp")

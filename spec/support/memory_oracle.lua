@@ -101,33 +101,73 @@ local function split(layers, slices)
   return list
 end
 
+--- Adds a layer. more: parameters and stored bytes beside those of the transformer layer; `narrow`: of a product.
+local function add_layer(one, h, p, layer, more)
+  local experts, frozen = h.experts and layer >= (h.first_dense_layers or 0), layer < (p.frozen_layers or 0)
+  local dense, expert, wide = parameters(h, p, experts)
+  local eight = p.dtype == "fp8" and 1 or 0
+  if frozen then
+    one.frozen, one.frozen_expert = one.frozen + dense, one.frozen_expert + expert
+    return
+  end
+  one.narrow = one.narrow + eight * (dense - wide + more.narrow)
+  one.quantised = one.quantised + eight * (dense + expert - wide + more.narrow)
+  one.dense, one.expert = one.dense + dense + more.wide + more.narrow, one.expert + expert
+  one.bytes = one.bytes + stored(h, p, experts) + more.bytes
+end
+
+local nothing = { wide = 0, narrow = 0, bytes = 0 }
+
 --- Dense and expert parameters, dense weights and all weights of 8-bit products, and stored bytes, of each slice.
+-- Slices with uses of the embedding's table have `table`: "owner" or "copy".
 local function slices_of(h, p)
-  local list, layer, count = {}, 0, p.pp * (p.vp or 1)
+  local list, layer, count, predicted = {}, 0, p.pp * (p.vp or 1), h.mtp_layers or 0
   local tokens = 1.0 * p.micro_batch * p.seq // p.cp
-  local s = p.sequence_parallel and tokens / p.tp or tokens
+  local s, b = p.sequence_parallel and tokens / p.tp or tokens, p.dtype == "fp8" and 1 or 2
   local rows, norm = ceil_to(h.vocab, 128 * p.tp) // p.tp, h.norm == "layer_norm" and 2 * h.hidden or h.hidden
-  for v, layers in ipairs(split(h.layers, count)) do
-    local one = { dense = 0, expert = 0, narrow = 0, quantised = 0, bytes = 0 }
+  -- Norms of the stream, of the embedding and of the output; the product that joins the first two; numbers of tokens.
+  local mtp = { wide = 3 * norm, narrow = 2 * h.hidden * h.hidden,
+    bytes = 3 * 2 * s * h.hidden + 2 * b * s * h.hidden + 8 * tokens }
+  for v, layers in ipairs(p.split or split(h.layers, count)) do
+    local one = { dense = 0, expert = 0, narrow = 0, quantised = 0, frozen = 0, frozen_expert = 0, bytes = 0,
+      rows = rows * h.hidden }
     for _ = 1, layers do
-      local experts = h.experts and layer >= (h.first_dense_layers or 0)
-      local dense, expert, wide = parameters(h, p, experts)
-      local eight = p.dtype == "fp8" and 1 or 0
-      one.narrow, one.quantised = one.narrow + eight * (dense - wide), one.quantised + eight * (dense + expert - wide)
-      one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
+      add_layer(one, h, p, layer, nothing)
       layer = layer + 1
     end
     if v == 1 then -- tables; 64-bit numbers of tokens and positions; the mask of the embedding's dropout
-      one.dense = one.dense + (rows + (h.max_positions or 0)) * h.hidden
-      one.bytes = one.bytes + 8 * tokens * (h.max_positions and 2 or 1) + (h.dropout and s * h.hidden or 0)
+      local to = p.frozen_layers and "frozen" or "dense"
+      one[to] = one[to] + (rows + (h.max_positions or 0)) * h.hidden
+      one.bytes = one.bytes + (p.frozen_layers and 0 or 8 * tokens * (h.max_positions and 2 or 1)
+        + (h.dropout and s * h.hidden or 0))
+      one.table = "owner"
     end
-    if v == count then -- final norm, head, 16-bit logits
-      one.dense = one.dense + norm + (h.tied_embeddings and p.pp == 1 and 0 or rows * h.hidden)
-      one.bytes = one.bytes + 4 * s * h.hidden + 2 * tokens * rows
+    if v == (p.mtp_slice or count) and predicted > 0 then
+      for _ = 1, predicted do add_layer(one, h, p, h.layers - 1 + (p.frozen_layers or 0), mtp) end
+      one.table = one.table or "copy"
+    end
+    if v == count then -- final norm, head, 16-bit logits; the head of each layer of multi-token prediction
+      one.dense = one.dense + norm + (h.tied_embeddings and 0 or rows * h.hidden)
+      local input = p.frozen_layers and h.tied_embeddings and 0 or 2 * s * h.hidden -- for gradients of the head
+      one.bytes = one.bytes + 2 * s * h.hidden + (1 + predicted) * (input + 2 * tokens * rows)
+      one.table = one.table or h.tied_embeddings and "copy"
     end
     list[v] = one
   end
   return list
+end
+
+--- The weights of a stage: a copy of the embedding's table only if the embedding is on another stage.
+local function weights_of(p, slices, rank)
+  local sum, owner, copy = { dense = 0, expert = 0, narrow = 0, quantised = 0, frozen = 0, frozen_expert = 0 }, false,
+    false
+  for v = rank + 1, #slices, p.pp do
+    for name in pairs(sum) do sum[name] = sum[name] + slices[v][name] end
+    owner, copy = owner or slices[v].table == "owner", copy or slices[v].table == "copy"
+  end
+  local to = p.frozen_layers and "frozen" or "dense"
+  if copy and not owner then sum[to] = sum[to] + slices[1].rows end
+  return sum
 end
 
 --- Each stage: { parameters, weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes }.
@@ -135,11 +175,10 @@ function memory_oracle.stages(h, p)
   local slices, list = slices_of(h, p), {}
   local data, expert_data = p.dp * p.cp, p.dp * p.cp * p.tp // (p.ep * p.etp)
   for rank = 0, p.pp - 1 do
-    local dense, expert, narrow, quantised, of = 0, 0, 0, 0, {}
-    for v = rank + 1, #slices, p.pp do
-      dense, expert = dense + slices[v].dense, expert + slices[v].expert
-      narrow, quantised, of[#of + 1] = narrow + slices[v].narrow, quantised + slices[v].quantised, slices[v].bytes
-    end
+    local w, of = weights_of(p, slices, rank), {}
+    for v = rank + 1, #slices, p.pp do of[#of + 1] = slices[v].bytes end
+    local dense, expert, narrow, quantised = w.dense, w.expert, w.narrow, w.quantised
+    local frozen = p.zero >= 3 and w.frozen / data + w.frozen_expert / expert_data or w.frozen + w.frozen_expert
     local whole, shard = dense + expert, dense / data + expert / expert_data
     -- Transformer Engine on Hopper: a quantised copy of each weight for each pass, beside the 16-bit weights or in
     -- their place. Shards of 16-bit weights have none, and those of quantised weights are one copy.
@@ -149,7 +188,7 @@ function memory_oracle.stages(h, p)
       copies = p.stack == "megatron" and 2 * ((data == 1 and narrow or 0) + (expert_data == 1 and experts or 0))
         or -(data > 1 and narrow / data or 0) - (expert_data > 1 and experts / expert_data or 0)
     end
-    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + copies,
+    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + 2 * frozen + copies,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
       optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
   end
@@ -159,7 +198,7 @@ end
 --- A random model: architecture and hyper-parameters.
 function memory_oracle.model(random)
   local h = { layers = random { 8, 11, 16, 24 }, hidden = random { 1024, 2048 }, heads = 16,
-    vocab = random { 32000, 50257 }, tied_embeddings = random { true, false } }
+    vocab = random { 32000, 50257 }, tied_embeddings = random { true, false }, mtp_layers = random { nil, nil, 1, 2 } }
   local kind = random { "llama", "gpt", "mixtral", "mixtral" }
   if kind == "gpt" then
     h.ffn, h.norm, h.position, h.max_positions, h.bias, h.dropout = 4 * h.hidden, "layer_norm", "learned", 4096, true,
@@ -192,6 +231,16 @@ function memory_oracle.plan(random, h)
   if p.schedule == "interleaved" then
     p.schedule, p.vp = p.pp > 1 and "interleaved" or "1f1b", p.pp > 1 and 2 or nil
   end
+  local slices, left = p.pp * (p.vp or 1), h.layers
+  if slices > 1 and random { true, false } then -- unlike stages; layers of multi-token prediction before the head
+    local last = h.mtp_layers and random { slices, slices - 1, math.max(1, slices - 2) } or slices
+    p.split, p.mtp_slice = {}, h.mtp_layers and last or nil
+    for v = 1, slices do
+      p.split[v] = v == last and left or v > last and 0 or math.min(left, random { 0, 1, 2, 3, 5 })
+      left = left - p.split[v]
+    end
+  end
+  if p.dtype == "bf16" and random { true, false, false } then p.frozen_layers = random { 1, 2, 7 } end
   return p
 end
 

@@ -4,8 +4,8 @@
 --   local c = architecture.configuration(model.hyper, { tp = 2, micro_batch = 4, seq = 4096, dtype = "bf16" })
 --   for _, layer in ipairs(model.layers) do architecture.operations(layer, c) end
 --
--- A layer is { name, count, place = "first" | "middle" | "last", ops = { … } }. lua/architectures/README.md describes
--- the entries of ops.
+-- A layer is { name, count, place = "first" | "middle" | "prediction" | "last", ops = { … } }.
+-- lua/architectures/README.md describes the entries of ops.
 local collective = require "ett.operator.collective"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -21,7 +21,7 @@ operator.configuration.model = hyper_parameters.fields
 
 local architecture = {}
 
-local places = { first = 1, middle = 2, last = 3 }
+local places = { first = 1, middle = 2, prediction = 3, last = 4 }
 
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
   with = "any?", when = "function?", same_input = "boolean?",
@@ -154,7 +154,7 @@ end
 
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   reads = "function?", shares = "function?",
-  place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
+  place = { "string", default = "middle", one_of = { "first", "middle", "prediction", "last" } } }
 
 --- Checks the result of a build function and makes every entry a table.
 local function check_built(built, label, rules, path)
@@ -402,6 +402,17 @@ function architecture.operations(layer, c)
     end
   end
   return list
+end
+
+--- The index of the first layer whose lookup owns the table of the vocabulary; nil: there is none. Tables of positions
+--- and types have a `vocab` of their own.
+function architecture.table_layer(layers)
+  for i, layer in ipairs(layers) do
+    for _, entry in ipairs(layer.ops) do
+      local own = type(entry.with) == "table" and entry.with.vocab
+      if entry.op and not own and operator.get(entry.op).owns_table then return i end
+    end
+  end
 end
 
 --- Parameters of the whole model (no parallelism), as built: an integer if that is exact, else a float.

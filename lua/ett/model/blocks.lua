@@ -362,13 +362,15 @@ function blocks.head(h)
 end
 
 --- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the residual stream and of the next token's embedding, a
---- linear layer that joins both, a transformer layer, and the model's head.
----@param copied boolean the layer brings the copy of the embedding's table on the last stage
+--- linear layer that joins both, and a transformer layer. It sends the outputs of the model and of all these layers to
+--- the head (Megatron-Core, multi_token_prediction.py: MultiTokenPredictionBlock.forward).
+---@param copied boolean the layer brings the copy of the embedding's table on its stage
 local function multi_token(h, layer, count, copied)
   local norm = h.norm or "rms_norm"
-  return { name = "multi-token prediction", place = "last", count = count, ops = blocks.join(
-    { op = "shared_embedding", with = { copied = copied } }, leave, norm, norm, "linear_mtp",
-    layer.ops, norm, enter_head, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
+  return { name = "multi-token prediction", place = "prediction", count = count,
+    reads = function(c) return 2 * c.seq end, sends = function(c) return (1 + h.mtp_layers) * c.seq end,
+    ops = blocks.join({ op = "shared_embedding", with = { copied = copied } }, leave, norm, norm, "linear_mtp",
+      layer.ops, norm) }
 end
 
 --- The layers of a decoder: embedding, the given layers, head.
@@ -376,12 +378,16 @@ function blocks.decoder(h, ...)
   local layers = { blocks.embedding(h) }
   for _, layer in ipairs { ... } do layers[#layers + 1] = layer end
   local layer, further = layers[#layers], h.mtp_layers or 0
-  if further > 0 and not h.tied_embeddings then -- with a tied head, the last stage already holds the table
+  if further > 0 then
     layers[#layers + 1] = multi_token(h, layer, 1, true)
     further = further - 1
   end
   if further > 0 then layers[#layers + 1] = multi_token(h, layer, further, false) end
-  layers[#layers + 1] = blocks.head(h)
+  local head = blocks.head(h)
+  for _ = 1, h.mtp_layers or 0 do
+    head.ops = blocks.join(enter_head, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }, head.ops)
+  end
+  layers[#layers + 1] = head
   return { layers = layers }
 end
 

@@ -278,6 +278,11 @@ local fields = {
     { "rank_slowdown", "list", optional = true, after = true,
       help = "time of each rank as a multiple of the estimate's, in rank_order: known stragglers" },
     { "split", "list", optional = true, c = true, help = "number of repeated layers in each of the pp * vp slices" },
+    { "mtp_slice", "count", optional = true, most = 1 << 22,
+      c = { "prediction", function(slice, p) return (slice or p.pp * p.vp) - 1 end },
+      needs = { "a model with multi-token prediction", function(_, context) return context.predictions end },
+      help = "slice, counted from 1, with the layers of multi-token prediction; split has no layers behind it "
+        .. "(default: the last)" },
   },
 }
 
@@ -308,7 +313,7 @@ fields.replicated, fields.stay_whole, fields.adam_bytes = replicated, stay_whole
 fields.defers_gradients = defers_gradients
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
----@param context table { experts =, failures =, power = }: booleans
+---@param context table { experts =, predictions =, failures =, power = }: booleans
 function fields.idle(p, context)
   local found = {}
   for _, field in ipairs(fields.list) do

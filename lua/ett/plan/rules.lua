@@ -30,14 +30,19 @@ local function nearest(value, candidates, field)
   return (below or above) and ("; %s is %d"):format(what, below or above) or ""
 end
 
---- Number of layers that are distributed over stages.
-rules.middle_layers = remembered(function(model)
+local function layers_at(model, place)
   local count = 0
   for _, layer in ipairs(model.layers) do
-    if (layer.place or "middle") == "middle" then count = count + layer.count end
+    if (layer.place or "middle") == place then count = count + layer.count end
   end
   return count
-end)
+end
+
+--- Number of layers that are distributed over stages.
+rules.middle_layers = remembered(function(model) return layers_at(model, "middle") end)
+
+--- Number of layers of multi-token prediction.
+rules.prediction_layers = remembered(function(model) return layers_at(model, "prediction") end)
 
 --- Names of the products in a model's repeated layers that can have an adapter.
 local function adaptable(model)
@@ -377,6 +382,27 @@ local function split(p, add, context)
   end
 end
 
+--- The slice of the layers of multi-token prediction, which need the output of all repeated layers.
+local function predictions(p, add)
+  local slice, slices, behind = p.mtp_slice, p.pp * p.vp, 0
+  if not slice or slice == slices then return end
+  if slice > slices then
+    return add("mtp_slice must be at most pp * vp = %d, the last slice, got %d", slices, slice)
+  end
+  for i = slice + 1, #(p.split or {}) do
+    behind = behind + (math.type(p.split[i]) == "integer" and p.split[i] or 0)
+  end
+  if not p.split then
+    add("mtp_slice = %d needs a split without layers behind that slice", slice)
+  elseif behind > 0 then
+    add("mtp_slice = %d: split must have no layers behind that slice, got %d", slice, behind)
+  end
+  if schedules.ways(p.schedule) > 1 then
+    add("mtp_slice = %d: schedule = '%s' has two ways; its layers of multi-token prediction are on slice %d", slice,
+      p.schedule, slices)
+  end
+end
+
 --- Refuses a value that a list has twice.
 local function once(p, name, add)
   local seen = {}
@@ -408,14 +434,16 @@ end
 --- The layers that full recomputation repeats.
 local function listed_layers(p, add, context)
   if p.recompute_layers then add("recompute_layers and recompute_layer_ids exclude each other") end
+  local predicted = context.model and rules.prediction_layers(context.model) or 0
   if #p.recompute_layer_ids == 0 then add("recompute_layer_ids must name at least one layer") end
   once(p, "recompute_layer_ids", add)
   for _, id in ipairs(p.recompute_layer_ids) do
     if math.type(id) ~= "integer" or id < 0 then
       add("recompute_layer_ids must be layers, counted from 0, got %s", schema.describe(id))
-    elseif context.model and id >= context.layers then
-      add("recompute_layer_ids must be at most %d, the last of the model's %d layers, got %d", context.layers - 1,
-        context.layers, id)
+    elseif context.model and id >= context.layers + predicted then
+      add("recompute_layer_ids must be at most %d, the last of the model's %d layers%s, got %d",
+        context.layers + predicted - 1, context.layers + predicted,
+        predicted > 0 and ", multi-token prediction included" or "", id)
     end
   end
 end
@@ -541,7 +569,7 @@ end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
   shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap, parameter_overlap,
-  split, cluster_parts, cluster_size }
+  split, predictions, cluster_parts, cluster_size }
 local of_passing = parts -- checked only if all other rules pass
 
 local function context_of(model, cluster, known)
@@ -610,11 +638,11 @@ local function divisions(p, devices)
   return list
 end
 
--- Whether a plan breaks no rule, if need be without its `split`, which belongs to pp and vp.
+-- Whether a plan breaks no rule, if need be without its `split` and mtp_slice, which belong to pp and vp.
 local function passes(q, model, cluster, known)
   if #rules.broken(q, model, cluster, known) == 0 then return true end
   if not q.split then return false end
-  q.split = false
+  q.split, q.mtp_slice = false, false
   return #rules.broken(q, model, cluster, known) == 0
 end
 

@@ -44,8 +44,14 @@ local function breakdown(lines, title, list)
   add_all(lines, columns(rows, "lrrl"))
 end
 
-local repeated_layers = { block = " of %d layers in a slice", every = " of 1 in %d layers",
-  uniform = " in groups of %d layers" }
+local repeated_layers = { block = " of %s in a slice", every = " of 1 in %s", uniform = " in groups of %s" }
+
+local function layer_count(n) return ("%d layer%s"):format(n, n == 1 and "" or "s") end
+
+--- "layer 3", or "layers 0, 1, 3".
+local function layer_list(ids)
+  return (#ids == 1 and "layer " or "layers ") .. table.concat(ids, ", ")
+end
 
 local function plan_text(p, stack)
   local words = {}
@@ -59,8 +65,8 @@ local function plan_text(p, stack)
   words[#words + 1] = p.schedule
   if p.recompute ~= "none" then
     words[#words + 1] = p.recompute .. " recompute"
-      .. (p.recompute_layers and repeated_layers[p.recompute_method]:format(p.recompute_layers) or "")
-      .. (p.recompute_layer_ids and " of layers " .. table.concat(p.recompute_layer_ids, ", ") or "")
+      .. (p.recompute_layers and repeated_layers[p.recompute_method]:format(layer_count(p.recompute_layers)) or "")
+      .. (p.recompute_layer_ids and " of " .. layer_list(p.recompute_layer_ids) or "")
       .. (p.recompute_modules and " of " .. table.concat(p.recompute_modules, " and ") or "")
       .. (p.recompute_keeps and " keeping " .. table.concat(p.recompute_keeps, " and ") or "")
   end
@@ -73,7 +79,9 @@ local function plan_text(p, stack)
     words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank)
       .. (p.lora_targets and " on " .. table.concat(p.lora_targets, " and ") or "")
   end
-  if p.frozen_layers > 0 then words[#words + 1] = ("%d layers frozen"):format(p.frozen_layers) end
+  if p.frozen_layers > 0 then
+    words[#words + 1] = layer_count(p.frozen_layers) .. " frozen"
+  end
   words[#words + 1] = "stack " .. stack
   return table.concat(words, ", ")
 end

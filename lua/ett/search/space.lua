@@ -461,8 +461,7 @@ local function add_follows(self, setting, p)
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
     interleave_group = false, split = false, recompute = self.axes.recompute[1],
     zero = setting.axes.zero[1] }, { __index = p })
-  -- With a tied embedding, one stage has no copy of it and several stages have.
-  setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
+  setting.key_of = fields.program_keys(p, changing, not lower.copies_table(self.model) and "pp" or nil)
   setting.family = setting.cluster.name .. " "
     .. setting.key_of(setmetatable({ tp = 1, cp = 1, pp = 1, dp = 1 }, { __index = setting.degrees }))
 end

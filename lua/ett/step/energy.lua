@@ -72,7 +72,7 @@ function energy.mean_shares(model, p, own)
   local _, _, load = expert_spread.load(model.hyper, p)
   if load == c.expert_load and (p.cp == 1 or p.cp_balanced) then return shares end
   local mean = merged(c, { expert_load = load, cp_balanced = true })
-  for k, layer in ipairs(frozen.layers(model.layers, p)) do
+  for k, layer in ipairs(lower.model_layers(model, p)) do
     for i, item in ipairs(lower.items(layer, mean, p, own.stack)) do
       local o = own.operations[own.kinds[k].order[i][1]]
       if o.operator and not shares[o] then

@@ -24,6 +24,7 @@ local parts = require "ett.step.parts"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
+local plan_rules = require "ett.plan.rules"
 local ranks = require "ett.plan.ranks"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
@@ -378,7 +379,6 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   list[#list + 1] = slices.warning(e.plan, lowered)
   list[#list + 1] = slices.none_repeated(e.plan, lowered)
   list[#list + 1] = slices.never_repeated(e.plan, lowered)
-  list[#list + 1] = slices.unrepeated_predictions(e.plan, model)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = parts.rate_warning(cluster, e)
   list[#list + 1] = too_fast(e, cluster.device)
@@ -391,7 +391,8 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
     if line.provenance == "assumed" and line.name ~= "host" then assumed[#assumed + 1] = line.name end
   end
   list[#list + 1] = assumed_warning(assumed, profile and profile.own)
-  local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil, failures = e.goodput_percent ~= nil,
+  local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil,
+    predictions = plan_rules.prediction_layers(model) > 0, failures = e.goodput_percent ~= nil,
     power = e.kwh_per_step ~= nil })
   return table.move(idle, 1, #idle, #list + 1, list)
 end

@@ -2,7 +2,8 @@
 --
 -- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes through
 -- every layer; a frozen product computes only the gradient of its input. Frozen first layers have no backward pass.
--- Their embedding is frozen, too, and so are later operators that read its table (`tied` of their shapes).
+-- Later operators that read the table of a frozen embedding (`tied` of their shapes) are frozen, too.
+local architecture = require "ett.model.architecture"
 local fields = require "ett.plan.fields"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
@@ -10,15 +11,16 @@ local width = require("ett.operator.memory").width
 
 local frozen = {}
 
---- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass). A kind that is only
---- partly frozen is split into two kinds.
+--- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass), and frozen_table:
+--- whether the embedding is frozen. A kind that is only partly frozen is split into two kinds.
 function frozen.layers(layers, p)
   if not p.lora_rank and p.frozen_layers == 0 then return layers end
-  local list, left = {}, p.frozen_layers
-  for _, layer in ipairs(layers) do
+  local list, left, owner, frozen_table = {}, p.frozen_layers, architecture.table_layer(layers), false
+  for i, layer in ipairs(layers) do
     local still = p.frozen_layers > 0 and (layer.place == "first" and layer.count
       or layer.place == "middle" and math.min(left, layer.count)) or 0
     if layer.place == "middle" then left = left - still end
+    if i == owner then frozen_table = p.lora_rank ~= nil or still > 0 end
     if still > 0 then
       list[#list + 1] = merged(layer, { count = still, frozen = "layer", name = layer.name .. " (frozen)" })
     end
@@ -26,6 +28,7 @@ function frozen.layers(layers, p)
       list[#list + 1] = merged(layer, { count = layer.count - still, frozen = p.lora_rank and "weights" or nil })
     end
   end
+  for _, layer in ipairs(list) do layer.frozen_table = frozen_table end
   return list
 end
 
@@ -67,12 +70,13 @@ end
 --- The items that a device runs in a layer with frozen weights. Operators have `frozen` ("weights" or "layer").
 ---@param items table of ett.model.architecture.operations
 ---@param how string|nil the layer's `frozen`
-function frozen.items(items, how, p)
-  if not how and p.frozen_layers == 0 then return items end
+---@param frozen_table boolean|nil of frozen.layers
+function frozen.items(items, how, p, frozen_table)
+  if not (how or frozen_table) then return items end
   local adapted, list = {}, {}
   for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
   local function how_of(item)
-    return how or item and item.kind == "operator" and item.shape.tied and "weights" or nil
+    return how or frozen_table and item and item.kind == "operator" and item.shape.tied and "weights" or nil
   end
   local before -- family of the operator before
   for i, item in ipairs(items) do

@@ -342,16 +342,26 @@ local function operation_of(state, item, parameters, gradient)
   return operation
 end
 
---- Weights of an operator. With a pipeline, the last stage has its own copy of the embedding's table for a tied head
---- or the lookups of multi-token prediction.
+--- Whether layers of a model read the embedding's table besides the embedding: with several stages, they have a copy.
+function lower.copies_table(model)
+  if model.hyper.tied_embeddings then return true end
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do
+      local op = entry.op and operators.get(entry.op)
+      if op and op.family == "embedding" and op.schema.tied then return true end
+    end
+  end
+  return false
+end
+
+--- Weights of an operator. In a pipeline, a tied head and the lookups of multi-token prediction have a copy of the
+--- embedding's table. C removes it where the stage has the table already (find_tied in runtime/step/step.c).
 local function parameters_of(state, op, s)
   if not op.parameters then return 0 end
   if not (s.tied and state.plan.pp > 1) then return op.parameters(s) end
   local own = merged(s)
   own.tied = nil
-  local parameters = op.parameters(own)
-  state.copied = state.copied or parameters > 0
-  return parameters
+  return op.parameters(own)
 end
 
 --- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
@@ -373,7 +383,7 @@ end
 local function known_of(state, item, id, place)
   local p, op, s, stack, shape, bytes = state.plan, item.operator, item.shape, state.times.stack, nil, nil
   if stack and stack.cached_gradients and fields.fuses_accumulation(p, stack) and op.family == "gemm"
-    and place == "middle" and not item.frozen then
+    and slices.is_repeated_place[place] and not item.frozen then
     shape, bytes = cached_gradient(state, s, (parameters_of(state, op, s) + 0.0) * state.width)
     id = ("%s c%d %s"):format(id, shape, bytes > 0)
   end
@@ -433,6 +443,16 @@ local function mark_last(items, stack)
     elseif op or item.pass == "forward" then
       item.last = true
     end
+  end
+end
+
+--- Marks the lookup of a layer of multi-token prediction, and the collectives behind it: recomputation begins after
+--- them (Megatron-Core, multi_token_prediction.py: _get_embeddings precedes _checkpointed_forward).
+local function mark_lookup(items)
+  local lookup = false
+  for _, item in ipairs(items) do
+    if item.operator then lookup = item.operator.family == "embedding" end
+    item.last = lookup
   end
 end
 
@@ -588,7 +608,7 @@ end
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
   local list = {}
-  for _, item in ipairs(frozen.items(architecture.operations(layer, c), layer.frozen, p)) do
+  for _, item in ipairs(frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table)) do
     local op = item.operator
     if stack.keeps_head_input then item = with_head_input(item) end
     if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
@@ -609,6 +629,9 @@ local function software_of(times)
   return times.lowered.plain
 end
 
+--- The layers of a model under a plan: the kinds of its program. Layers that are frozen or repeated in part are split.
+function lower.model_layers(model, p) return slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids) end
+
 -- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
 -- consecutive plans of a search often agree in item_fields.
 local function items_of(model, p, times)
@@ -618,8 +641,7 @@ local function items_of(model, p, times)
   if same then return before.configuration, before.layers, before.items end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
-  local layers = slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids)
-  local items, software = {}, software_of(times)
+  local layers, items, software = lower.model_layers(model, p), {}, software_of(times)
   c.cp_method = fields.context_method(p, software)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
   c.mask_capacity = software.one_hot_experts ~= "none" and p.pad_to_capacity and p.capacity_factor or nil
@@ -635,6 +657,7 @@ local function items_of(model, p, times)
     if not shared[layer.ops] then
       shared[layer.ops] = lower.items(layer, c, p, software)
       if software.stops_early then mark_last(shared[layer.ops], software) end
+      if layer.place == "prediction" then mark_lookup(shared[layer.ops]) end
       mark_repeated(shared[layer.ops], p.recompute_modules or fields.recompute_modules, software, p.dtype)
     end
     items[i] = shared[layer.ops]
@@ -647,10 +670,11 @@ end
 
 -- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
 -- recompute=half repeats (nil: half of all); `order` lists { index, times }; `remade_bytes` are the bytes that the
--- largest checkpointed module makes again.
+-- largest checkpointed module makes again; `outside_bytes` are stored by a lookup before the repeated part;
+-- copies_table: whether the weights contain a copy of the embedding's table.
 local function run_of(state, items, place)
   local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
-  local most, remade, moe = 0.0, 0.0, {}
+  local most, remade, moe, outside, copies_table = 0.0, 0.0, {}, 0.0, false
   local keeps = state.plan.recompute_keeps
   if (keeps or state.software.half_products) and place == "middle" then
     if keeps then
@@ -664,21 +688,27 @@ local function run_of(state, items, place)
     local index = item.kind == "operator" and add_operator(state, item, place)
       or add_collective(state, items, k, messages.beside_product(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
-    if place == "middle" and item.frozen ~= "layer" and item.again == "moe" then
+    local operation = state.operations[index]
+    if item.shape and item.shape.tied and operation.dense_parameters + operation.frozen_dense > 0 then
+      copies_table = state.plan.pp > 1
+    end
+    if place == "prediction" and item.last then outside = outside + item.times * operation.activation_bytes end
+    if slices.is_repeated_place[place] and item.frozen ~= "layer" and item.again == "moe" then
       moe[index] = (moe[index] or 0) + item.times
     end
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
     if item.tensor and place == "middle" then state.tensors[item.tensor] = true end
     if item.checkpoint then
-      remade = (item.opens and 0.0 or remade) + item.times * state.operations[index].dropped_bytes
+      remade = (item.opens and 0.0 or remade) + item.times * operation.dropped_bytes
       most = math.max(most, remade)
     end
   end
   add_accumulation(state, uses)
   local wait = host_waits.of_layer(state, uses, moe, order)
   if wait then uses[add(state, wait)] = 1 end
-  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most }
+  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most,
+    outside_bytes = outside, copies_table = copies_table }
 end
 
 -- The lowered model for devices of one kind, its description for C, and the groups of which it has the placement.
@@ -688,13 +718,13 @@ local function describe(model, p, times, placed)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, groups = {}, known = table_at(kept.operations, p.dtype),
-    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_count = 0,
+    hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
-  local kinds, runs, sent = {}, {}, 1
+  local kinds, runs, sent, owner, copied = {}, {}, 1, architecture.table_layer(layers), false
   for i, layer in ipairs(layers) do
     local place = layer.place or "middle"
     local input = (layer.reads and layer.reads(c) / c.seq or sent) * shared
@@ -706,17 +736,18 @@ local function describe(model, p, times, placed)
       runs[place][items_of_layers[i]] = run
     end
     kinds[i] = { name = layer.name, place = place, count = layer.count,
-      input_bytes = layer.frozen == "layer" and 0 or input,
+      input_bytes = layer.frozen == "layer" and 0 or input + run.outside_bytes,
       half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
       remade_bytes = run.remade_bytes,
       shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
       boundary = boundary, forward_only = layer.frozen == "layer", stored = layer.stored or false,
-      uses = run.uses, order = run.order }
+      owns_table = i == owner, copies_table = run.copies_table, uses = run.uses, order = run.order }
+    copied = copied or run.copies_table
   end
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
   -- For a tied head, and with multi-token prediction (Megatron-Core, _allreduce_word_embedding_grads).
-  if state.tied or state.copied then
+  if copied then
     tied_embedding_bytes = (shapes.local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
@@ -724,7 +755,7 @@ local function describe(model, p, times, placed)
   local description = {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
     recompute_layers = p.recompute_layers or 0, recompute_method = p.recompute_method,
-    tied_frozen = layers[1].frozen ~= nil, element_bytes = width, gather = gather,
+    tied_frozen = layers[1].frozen_table or false, element_bytes = width, gather = gather,
     workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
@@ -746,10 +777,11 @@ end
 --- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
 ---@param shares table? of slices.repeated or slices.repeated_shares; nil: all layers are repeated, one by one
 function lower.repeats(recompute, o, kind, index, shares)
-  if kind.place ~= "middle" or kind.forward_only then return 0 end
+  if not slices.is_repeated_place[kind.place] or kind.forward_only then return 0 end
   if o.never_again then return shares and shares.outputs or 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
   if recompute == "half" then
+    if kind.place == "prediction" then return 0 end
     local runs = kind.half_uses and kind.half_uses[index]
     return runs and runs / kind.uses[index] or 0.5
   end

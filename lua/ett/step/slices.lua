@@ -9,6 +9,9 @@ local step_core = require "ett.step"
 
 local slices = {}
 
+--- The places of layers that recomputation may repeat.
+slices.is_repeated_place = { middle = true, prediction = true }
+
 --- The layers of every slice, first to last: lists of kinds.
 ---@param kinds table of a lowered program
 function slices.layers(p, kinds)
@@ -23,7 +26,7 @@ function slices.layers(p, kinds)
   end
   for _, kind in ipairs(kinds) do
     if kind.place ~= "middle" then
-      local slice = kind.place == "first" and list[1] or list[count]
+      local slice = kind.place == "first" and list[1] or list[kind.place == "prediction" and p.mtp_slice or count]
       for _ = 1, kind.count do
         if kind.place == "first" then table.insert(slice, 1, kind) else slice[#slice + 1] = kind end
       end
@@ -46,7 +49,7 @@ function slices.listed(layers, ids)
   local listed, list, id = {}, {}, 0
   for _, number in ipairs(ids) do listed[number] = true end
   for _, layer in ipairs(layers) do
-    if (layer.place or "middle") ~= "middle" then
+    if not slices.is_repeated_place[layer.place or "middle"] then
       list[#list + 1] = layer
     else
       local run
@@ -80,7 +83,10 @@ function slices.repeated(p, layers)
   for i, kind in ipairs(layers) do
     local own = { layers = 0, outputs = 0 }
     list[i] = own
-    if kind.place == "middle" and not kind.forward_only then
+    if kind.place == "prediction" and not kind.forward_only then
+      own.layers = not kind.stored and (not n or p.recompute_method == "uniform") and 1 or 0
+      own.opens = true
+    elseif kind.place == "middle" and not kind.forward_only then
       number = number + 1
       own.layers = not kind.stored and (not n or slices.is_repeated[p.recompute_method](number, n)) and 1 or 0
       own.opens = not n or p.recompute_method ~= "uniform" or (number - 1) % n == 0
@@ -117,28 +123,33 @@ function slices.repeated_shares(p, lowered, stages)
   return shares
 end
 
---- A warning if recompute_layers is so large that no layer is repeated, or all of recompute_layer_ids are frozen; else
---- nil.
+--- A warning if some of recompute_layer_ids are frozen; else nil.
+local function frozen_ids(p)
+  local frozen = {}
+  for _, id in ipairs(p.recompute_layer_ids or {}) do
+    if id < p.frozen_layers then frozen[#frozen + 1] = id end
+  end
+  table.sort(frozen)
+  local last = table.remove(frozen)
+  if not last then return nil end
+  if #frozen == 0 then
+    return ("recompute_layer_ids: layer %d is frozen, so no backward pass repeats it"):format(last)
+  end
+  return ("recompute_layer_ids: layers %s and %d are frozen, so no backward pass repeats them"):format(
+    table.concat(frozen, ", "), last)
+end
+
+--- A warning if recompute_layers is so large that no layer is repeated, or if recompute_layer_ids are frozen; else nil.
 function slices.none_repeated(p, lowered)
   if not is_partial(p) then return nil end
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
     for _, again in ipairs(slices.repeated(p, layers)) do
-      if again.layers > 0 then return nil end
+      if again.layers > 0 then return frozen_ids(p) end
     end
   end
   if p.recompute_layer_ids then return "recompute_layer_ids: no layer is repeated, because all of them are frozen" end
   return ("recompute_layers = %d: no layer is repeated, because no slice has so many layers to repeat"):format(
     p.recompute_layers)
-end
-
---- A warning if full recomputation leaves out layers of multi-token prediction; else nil. Megatron-Core repeats them
---- with --recompute-method uniform, and skips them with block (multi_token_prediction.py, _checkpointed_forward).
-function slices.unrepeated_predictions(p, model)
-  local layers = model.hyper.mtp_layers or 0
-  if layers == 0 or p.recompute ~= "full" or p.recompute_layer_ids or p.recompute_layers then return nil end
-  return ("recompute = full: %d layer%s of multi-token prediction count%s as not repeated; Megatron-LM repeats "
-    .. "them with --recompute-method uniform, which takes longer and needs less memory"):format(layers,
-    layers == 1 and "" or "s", layers == 1 and "s" or "")
 end
 
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs

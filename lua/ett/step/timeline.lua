@@ -437,7 +437,7 @@ local function add_update(state, stage, transfers)
     put_messages(stage, gradients, "gradients", s.pipeline_seconds, late, all, exposed, after)
   end
   put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
-    { group = "tied embedding", degree = 2, exposed = true })
+    { group = "tied embedding", degree = #state.tied, stages = state.tied, exposed = true })
   local first = add_collectives(state, stage, transfers, "gather", weights, "weights")
   local last = first and 0.0 or s.gather_exposed_seconds
   add_optimizer(stage, s, s.end_seconds - last)
@@ -504,9 +504,9 @@ local function bytes_of_slice(state, layers)
     end
     local again = repeated and repeated[i]
     local full = again and (again.layers == 0 and none or not again.opens and 0.0) or kind.input_bytes
-    local by = { none = none, selective = selective, full = full,
-      half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
-    activations = activations + (kind.place == "middle" and by[p.recompute] or none)
+    local by = { none = none, selective = selective, full = full, half = kind.place == "prediction" and none
+      or kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
+    activations = activations + (slices.is_repeated_place[kind.place] and by[p.recompute] or none)
     shared = math.max(shared, kind.shared_bytes)
   end
   local width = schema.wide_bytes(p.dtype)
@@ -647,6 +647,15 @@ local function add_parts(state, stage)
   end
 end
 
+--- The stages that reduce the gradient of the embedding's table together.
+local function tied_stages(e)
+  local list = {}
+  for number, stage in ipairs(e.stages) do
+    if stage.tied_embedding_seconds > 0 then list[#list + 1] = number end
+  end
+  return list
+end
+
 --- The stages that hold the first slice of a stage, in a two-way schedule; nil: only this stage.
 local function copies_of(state, number)
   if state.sharing.copies == 1 then return nil end
@@ -662,8 +671,9 @@ end
 ---@param part table { members or group, degree, stages?, shard? } of a unit or a stage's messages
 function timeline.ranks(p, part, rank)
   if part.group == "tied embedding" then
-    local stages = ranks.group(p, "pp", rank)
-    return { stages[1], stages[#stages] }
+    local stages, list = ranks.group(p, "pp", rank), {}
+    for i, stage in ipairs(part.stages) do list[i] = stages[stage] end
+    return list
   end
   if part.shard then return ranks.replicas(p, part.members, rank, part.shard) end
   local list = {}
@@ -680,7 +690,7 @@ end
 function timeline.of(e)
   local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
     laid = {}, whole = plan_fields.stay_whole(e.plan) or plan_fields.defers_gradients(e.plan) }, {}
-  state.stages = slices.stages(e.plan, state.slices)
+  state.stages, state.tied = slices.stages(e.plan, state.slices), tied_stages(e)
   for k, lowered in ipairs(e.lowered.parts) do
     local layers = slices.layers(e.plan, lowered.kinds)
     of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers), sent = sent_bytes(lowered, layers) }

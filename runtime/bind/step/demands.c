@@ -3,6 +3,8 @@
 
 static const char *const demand_names[] = {"send_recv", "all_reduce", "reduce_scatter",
                                            "all_gather", "optimizer"};
+static const char *const stage_names[] = {"first", "middle", "last",
+                                          NULL}; /* ett_stage_place */
 
 static ett_demands *to_demands(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_DEMANDS, "demands object");
@@ -92,7 +94,7 @@ void ett_step_lua_push_demand(lua_State *L, int box, size_t index) {
   if (d->kind == ETT_DEMAND_OPTIMIZER) {
     ett_lua_set_number(L, "parameters", d->amount);
     ett_lua_set_integer(L, "layers", d->layers);
-    ett_lua_set_string(L, "place", ett_step_lua_places[d->stage]);
+    ett_lua_set_string(L, "place", stage_names[d->stage]);
   } else {
     ett_lua_set_number(L, "bytes", d->amount);
     push_topology(L, box, index);
@@ -123,7 +125,7 @@ static int demands_untimed_after(lua_State *L) {
   lua_pushstring(L, demand_names[d->kind]);
   lua_pushnumber(L, d->amount);
   if (d->kind == ETT_DEMAND_OPTIMIZER)
-    lua_pushstring(L, ett_step_lua_places[d->stage]);
+    lua_pushstring(L, stage_names[d->stage]);
   else
     push_topology(L, 1, index);
   lua_pushinteger(L, d->element_bytes);
@@ -208,7 +210,7 @@ static int demands_price(lua_State *L) {
  * updates of a place by a regressor (ett_update_price). */
 static int demands_price_updates(lua_State *L) {
   ett_demands *demands = to_demands(L);
-  int stage = luaL_checkoption(L, 2, NULL, ett_step_lua_places);
+  int stage = luaL_checkoption(L, 2, NULL, stage_names);
   luaL_checktype(L, 3, LUA_TTABLE);
   ett_update_price price = {.model = get_model(L, 3),
                             .hidden = ett_lua_number_field(L, 3, "hidden", 0),

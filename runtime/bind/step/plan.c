@@ -26,6 +26,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(cp_ulysses, INTEGER, NULL),
     FIELD(dp, INTEGER, NULL),
     FIELD(rank_order, INTEGER, NULL),
+    FIELD(prediction, INTEGER, NULL),
     FIELD(zero, INTEGER, NULL),
     FIELD(gradient_bytes, INTEGER, NULL),
     FIELD(message_bytes, INTEGER, NULL),

@@ -9,7 +9,7 @@
 
 int luaopen_ett_step(lua_State *L);
 
-const char *const ett_step_lua_places[] = {"first", "middle", "last", NULL};
+static const char *const places[] = {"first", "middle", "prediction", "last", NULL};
 static const char *const kind_names[] = {"operator", "collective", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
@@ -76,7 +76,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, host, NAME, host_names),
 };
 static const ett_step_lua_field kind_fields[] = {
-    FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
+    FIELD(ett_layer_kind, place, NAME, places),
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, half_bytes, NUMBER, NULL),
@@ -85,6 +85,8 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, boundary, NUMBER, NULL),
     FIELD(ett_layer_kind, forward_only, BOOLEAN, NULL),
     FIELD(ett_layer_kind, stored, BOOLEAN, NULL),
+    FIELD(ett_layer_kind, owns_table, BOOLEAN, NULL),
+    FIELD(ett_layer_kind, copies_table, BOOLEAN, NULL),
 };
 static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, boundary_bytes, NUMBER, NULL),

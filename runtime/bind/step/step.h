@@ -22,7 +22,6 @@ typedef struct ett_step_lua_map {
 
 /* Names by enumeration value; NULL terminates each list. */
 extern const char *const ett_step_lua_schedules[];
-extern const char *const ett_step_lua_places[];
 extern const char *const ett_step_lua_recomputes[];
 extern const char *const ett_step_lua_overlaps[];
 
