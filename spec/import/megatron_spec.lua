@@ -652,8 +652,8 @@ modules:
   end)
 
   -- The plan of a file of Primus with these modules, or the error; and the notes.
-  local function primus(modules, given)
-    local path, model = os.tmpname() .. ".yaml", model_module.new "qwen3-30b-a3b"
+  local function primus(modules, given, more)
+    local path, model = os.tmpname() .. ".yaml", model_module.new("qwen3-30b-a3b", more)
     assert(require("ett.io").write(path, "modules:\n" .. modules))
     local ok, run = pcall(megatron.read, path, given or { dp = 8 }, nil, model)
     os.remove(path)
@@ -661,9 +661,9 @@ modules:
   end
 
   it("of Primus repeat the listed layers", function()
-    local function of(ids, given)
+    local function of(ids, given, more)
       local p, notes = primus("  a:\n    framework: megatron\n    config: own.yaml\n    overrides: { seq_length: 512, "
-        .. "global_batch_size: 8, recompute_granularity: full, recompute_layer_ids: " .. ids .. " }\n", given)
+        .. "global_batch_size: 8, recompute_granularity: full, recompute_layer_ids: " .. ids .. " }\n", given, more)
       if type(p) == "string" then return p end
       return { p.recompute, table.concat(p.recompute_layer_ids or {}, " "), p.recompute_layers or "-",
         notes:match "%-%-recompute%-layer%-ids[^\n]*" }
@@ -673,9 +673,10 @@ modules:
     local all = {}
     for id = 0, 47 do all[#all + 1] = id end
     assert.same({ "full", "", "-" }, of('"' .. table.concat(all, ",") .. '"'))
-    local behind = "--recompute-layer-ids 0,48: those from 48 on are of multi-token prediction, which ett never repeats"
+    local behind = "--recompute-layer-ids 0,48: the model has 48 layers, so those from 48 on are left out"
     assert.same({ "full", "0", "-", behind }, of "[0, 48]")
     assert.same({ "none", "", "-", (behind:gsub("0,48", "48")) }, of "[48]")
+    assert.same({ "full", "0 48", "-" }, of("[0, 48]", nil, { mtp_layers = 1 })) -- multi-token prediction follows
     -- the words', not the file's
     assert.same({ "full", "", 5 }, of("[47]", { dp = 8, recompute_layers = 5 }))
     assert.same({ "full", "5", "-" }, of("[47]", { dp = 8, recompute_layer_ids = { 5 } }))
@@ -1408,9 +1409,9 @@ describe("a plan as Megatron-LM's flags", function()
   end)
 
   it("states stages with unlike numbers of layers", function()
-    local function both(name, plan, flags)
+    local function both(name, plan, flags, more)
       plan.seq, plan.micro_batches, plan.dp = 1024, 16, 8
-      local model = model_module.new(name)
+      local model = model_module.new(name, more)
       local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
       local text, left_out = export.text("megatron", model, e.plan)
       assert.same({}, left_out)
@@ -1424,6 +1425,13 @@ describe("a plan as Megatron-LM's flags", function()
       assert.same({ e.step_seconds, e.memory_bytes }, { again.step_seconds, again.memory_bytes })
     end
     both("llama3-8b", { pp = 4 }, {})
+    local predicts = { mtp_layers = 2 }
+    both("qwen3-30b-a3b", { pp = 4, ep = 8, split = { 16, 16, 16, 0 }, mtp_slice = 3 },
+      { "--pipeline-model-parallel-layout 'Et*16|t*16|t*16mm|L'" }, predicts)
+    both("qwen3-30b-a3b", { pp = 4, ep = 8, vp = 2, schedule = "interleaved", split = { 8, 8, 8, 8, 8, 8, 0, 0 },
+      mtp_slice = 7, recompute = "full" }, { "--pipeline-model-parallel-layout 'Et*8|(t*8|)*5mm|L'" }, predicts)
+    both("qwen3-30b-a3b", { pp = 4, ep = 8, split = { 12, 12, 12, 12 }, recompute = "full", recompute_layers = 3 }, {},
+      predicts)
     both("llama3-8b", { pp = 4, split = { 7, 9, 9, 7 } },
       { "--decoder-first-pipeline-num-layers 7", "--decoder-last-pipeline-num-layers 7" })
     both("llama3-8b", { pp = 4, split = { 6, 9, 10, 7 } }, { "--pipeline-model-parallel-layout 'Et*6|t*9|t*10|t*7L'" })
@@ -1434,6 +1442,34 @@ describe("a plan as Megatron-LM's flags", function()
       { "--pipeline-model-parallel-layout 'E|(t*8|)*3(t*9|)*3t*10L'" })
     both("qwen3-235b-a22b", { pp = 8, ep = 8, vp = 12, schedule = "interleaved" },
       { "--pipeline-model-parallel-layout 'E|(t|)*94L'" })
+  end)
+
+  it("states sinks, clamps and scaled positions of gpt-oss", function()
+    local model = model_module.new "gpt-oss-20b"
+    local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 4096, ep = 8, dp = 8, micro_batches = 4,
+      stack = "megatron_moe" } }
+    local text, left_out = export.text("megatron", model, e.plan)
+    assert.same({}, left_out)
+    local run = read(text)
+    local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+    assert.same({ e.step_seconds, e.memory_bytes }, { again.step_seconds, again.memory_bytes })
+    assert.is_nil(read((text:gsub("learnable", "vanilla"))).model.hyper.attention_sinks)
+    assert.matches("--softmax-type off-by-one is modelled as vanilla",
+      table.concat(read((text:gsub("learnable", "off-by-one"))).model.notes, "\n"), 1, true)
+  end)
+
+  it("names what Megatron-LM refuses with multi-token prediction", function()
+    local model = model_module.new("qwen3-30b-a3b", { mtp_layers = 1 })
+    local function left_out(plan)
+      local all = { seq = 1024, micro_batches = 16, dp = 8, ep = 8, pp = 4 }
+      for name, value in pairs(plan) do all[name] = value end
+      return select(2, export.text("megatron", model, estimate.new { model = model, cluster = "dgx_h100",
+        plan = all }.plan))
+    end
+    assert.same({ "mtp_slice = 1: Megatron-LM refuses multi-token prediction before the last chunks, and on the first "
+      .. "stage" }, left_out { split = { 48, 0, 0, 0 }, mtp_slice = 1 })
+    assert.same({ "recompute_layers = 3: Megatron-LM refuses groups of several layers with multi-token prediction" },
+      left_out { recompute = "full", recompute_layers = 3, recompute_method = "uniform" })
   end)
 
   it("reproduces hybrids by their pattern of layers", function()
@@ -1852,7 +1888,7 @@ describe("Megatron-LM's defaults", function()
   it("of features that are switched off are not named as not modelled", function()
     local notes = read(small .. "--softmax-type vanilla --wgrad-deferral-limit 0 "
       .. "--num-distributed-optimizer-instances 1", { dp = 1 }).model.notes
-    assert.equal("3 flags have no effect on the step", notes[1])
+    assert.equal("2 flags have no effect on the step", notes[1])
     notes = read(small .. "--wgrad-deferral-limit 2", { dp = 1 }).model.notes
     assert.equal("flags that change the step and are not modelled: --wgrad-deferral-limit", notes[1])
   end)

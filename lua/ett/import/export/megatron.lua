@@ -52,6 +52,7 @@ local function attention(h, add, leave_out)
     add("window-size", ('"(%d,0)"'):format(h.window - 1)) -- for the shell
     add("window-attn-skip-freq", windows_of(h) or h.window_every)
   end
+  add("softmax-type", h.attention_sinks and "learnable")
 end
 
 local function experts(h, add)
@@ -130,10 +131,18 @@ local function model_flags(model, add, leave_out)
   experts(h, add)
   local position = positions[h.position or "rope"]
   if not position then leave_out("position = '%s': Megatron-LM has no flag for it", h.position) end
-  add("position-embedding-type", position or "none")
+  local scaled = h.scaled_rope and position == "rope" and not h.kv_lora_rank -- there the two scale factors cancel
+  if h.scaled_rope and not scaled then leave_out "scaled_rope: not exported" end
+  add("position-embedding-type", scaled and "yarn" or position or "none")
   if (h.rotary_fraction or 1) < 1 then add("rotary-percent", h.rotary_fraction) end
   add("normalization", h.norm == "rms_norm" and "RMSNorm" or "LayerNorm")
-  add(h.activation == "geglu" and "quick-geglu" or "swiglu", h.gated_mlp)
+  if h.clamped_mlp and h.gated_mlp then -- the values of gpt-oss; older releases clamp only quick-geglu
+    add("quick-geglu", true)
+    add("glu-linear-offset", "1.0")
+    add("activation-func-clamp-value", "7.0")
+  else
+    add(h.activation == "geglu" and "quick-geglu" or "swiglu", h.gated_mlp)
+  end
   if h.activation == "geglu" then leave_out "activation = 'geglu': Megatron-LM's quick-geglu is written" end
   if h.norm_bias == false and h.norm ~= "rms_norm" then
     leave_out "norm_bias = false: Megatron-LM's layer norms have biases"
@@ -148,7 +157,7 @@ local function model_flags(model, add, leave_out)
   add("attention-dropout", h.dropout and 0.1 or 0.0)
   if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole",
-    "attention_chunk", "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "layer_fields",
+    "attention_chunk", "index_heads", "layer_types", "layer_fields",
     "mixer", "parallel_mixer", "head_gate", "encoder_function_list", "head_bias" } do
     local stated = name == "layer_types" and (pattern or windows_of(h))
     if h[name] and not stated then leave_out("%s: not exported", name) end
@@ -207,23 +216,40 @@ local function precision(p, add, leave_out)
   states(p, not fp8 and p.dtype ~= "fp16" and p.offload_optimizer == 0, add, leave_out)
 end
 
--- Layers of the slices, in model order, in the syntax of --pipeline-model-parallel-layout: 'Et*4|(t*4|)*14t*2L'.
-local function layout_of(slices, predicted)
-  local text, at = {}, 1
-  local function layers(n) return n == 0 and "" or n == 1 and "t" or "t*" .. n end
-  while at < #slices do
-    local part, last = (at == 1 and "E" or "") .. layers(slices[at]) .. "|", at
-    while at > 1 and last + 1 < #slices and slices[last + 1] == slices[at] do last = last + 1 end
-    text[#text + 1] = last == at and part or ("(%s)*%d"):format(part, last - at + 1)
+-- Layers of the slices, in model order, in the syntax of --pipeline-model-parallel-layout: 'Et*4|(t*4|)*14t*2|mL'.
+---@param predicted integer layers of multi-token prediction
+---@param slice integer that has them
+local function layout_of(slices, predicted, slice)
+  local parts, text, at = {}, {}, 1
+  for i, n in ipairs(slices) do
+    parts[i] = (i == 1 and "E" or "") .. (n == 0 and "" or n == 1 and "t" or "t*" .. n)
+      .. (i == slice and ("m"):rep(predicted) or "") .. (i == #slices and "L" or "|")
+  end
+  while at <= #parts do
+    local last = at
+    while parts[last + 1] == parts[at] do last = last + 1 end
+    text[#text + 1] = last == at and parts[at] or ("(%s)*%d"):format(parts[at], last - at + 1)
     at = last + 1
   end
-  return ("'%s%s%sL'"):format(table.concat(text), layers(slices[#slices]), ("m"):rep(predicted or 0))
+  return "'" .. table.concat(text) .. "'"
+end
+
+-- pipeline_parallel_layer_layout.py (validate_layer_layout) and multi_token_prediction.py: these layers need the last
+-- virtual stage, and not on the first rank.
+local function predicted_slice(p, h, leave_out)
+  local slices = p.pp * p.vp
+  local slice = (h.mtp_layers or 0) > 0 and p.mtp_slice or slices
+  if slice < slices and (slice <= slices - p.pp or (slice - 1) % p.pp == 0) then
+    leave_out("mtp_slice = %d: Megatron-LM refuses multi-token prediction before the last chunks, and on the first "
+      .. "stage", slice)
+  end
+  return slice
 end
 
 -- Flags of slices with unlike numbers of layers; returns whether they also state the number of slices.
 local function unlike_slices(p, h, add, leave_out)
-  local slices = p.split or even_split(h.layers, p.pp * p.vp)
-  local even, alike = true, p.vp == 1
+  local slices, slice = p.split or even_split(h.layers, p.pp * p.vp), predicted_slice(p, h, leave_out)
+  local even, alike = slice == p.pp * p.vp, p.vp == 1 and slice == p.pp
   for i, n in ipairs(slices) do
     even = even and n == slices[1]
     alike = alike and (i == 1 or i == #slices or n == slices[2])
@@ -235,7 +261,7 @@ local function unlike_slices(p, h, add, leave_out)
   elseif h.layer_types and not windows_of(h) then
     leave_out "split: Megatron-LM has no flag for different stages of a hybrid"
   else
-    add("pipeline-model-parallel-layout", layout_of(slices, h.mtp_layers))
+    add("pipeline-model-parallel-layout", layout_of(slices, h.mtp_layers or 0, slice))
   end
   return not alike and (not h.layer_types or windows_of(h) ~= nil)
 end
@@ -305,7 +331,8 @@ end
 
 -- The number of first layers of each slice, if recompute_layer_ids lists exactly these; else nil.
 local function first_layers(p, layers)
-  local split, ids = p.split or even_split(layers, p.pp * p.vp), table.move(p.recompute_layer_ids, 1, layers, 1, {})
+  local split = p.split or even_split(layers, p.pp * p.vp)
+  local ids = table.move(p.recompute_layer_ids, 1, #p.recompute_layer_ids, 1, {})
   table.sort(ids)
   for n = 1, math.max(table.unpack(split)) do
     local list, at = {}, 0
@@ -334,6 +361,10 @@ local function recompute(p, h, add, leave_out)
   if first or p.recompute_layers and p.recompute_method ~= "every" then
     add("recompute-method", first and "block" or p.recompute_method)
     add("recompute-num-layers", first or p.recompute_layers)
+    if p.recompute_method == "uniform" and (p.recompute_layers or 1) > 1 and (h.mtp_layers or 0) > 0 then
+      leave_out("recompute_layers = %d: Megatron-LM refuses groups of several layers with multi-token prediction",
+        p.recompute_layers)
+    end
     return
   elseif p.recompute_layer_ids then
     leave_out "recompute_layer_ids: not the first layers of each slice, exported as full recomputation"
@@ -447,7 +478,7 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  capacity_factor cp_ulysses deduplicate_tokens fused_accumulation interleave_group offload_optimizer
+  capacity_factor cp_ulysses deduplicate_tokens fused_accumulation interleave_group mtp_slice offload_optimizer
   overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layer_ids
   recompute_layers recompute_method recompute_modules split vp]]
 

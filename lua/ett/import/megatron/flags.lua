@@ -30,7 +30,7 @@ flags.values = set [[
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope
-  transformer-impl optimizer-offload-fraction peft-rank peft-targets megatron-amp-O2]]
+  softmax-type transformer-impl optimizer-offload-fraction peft-rank peft-targets megatron-amp-O2]]
 
 --- Switches that ett reads.
 flags.switches = set [[
@@ -58,7 +58,7 @@ flags.unmodelled = set [[
   cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
   high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
-  encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate softmax-type
+  encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate
   moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
@@ -67,7 +67,7 @@ flags.unmodelled = set [[
   moe-hybridep-num-sms moe-deepep-num-sms]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
-local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1",
+local neutral = { ["num-distributed-optimizer-instances"] = "1",
   ["turbo-gemm-backend"] = "default", ["turbo-grouped-gemm-backend"] = "default" }
 
 --- Whether a value switches off a flag that is not modelled.
@@ -89,6 +89,7 @@ flags.without_effect = set [[
   moe-token-drop-policy store-param-remainders moe-mlp-glu-interleave-size cuda-graph-warmup-steps
   moe-paged-stash-page-size moe-paged-stash-buffer-size-factor-cuda moe-paged-stash-buffer-size-factor-cpu
   moe-pad-experts-for-cuda-graph-inference delay-offload-until-cuda-graph
+  glu-linear-offset
   rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
   rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
   weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale

@@ -310,6 +310,9 @@ local function hyper_of(args)
   hyper.embedding_norm = args:has "embed-layernorm" or nil -- Megatron-DeepSpeed of BigScience
   hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
   hyper.clamped_mlp = args:text "activation-func-clamp-value" ~= nil or nil
+  local sinks = args:text "softmax-type"
+  hyper.attention_sinks = sinks == "learnable" or nil
+  if sinks == "off-by-one" then args:note "--softmax-type off-by-one is modelled as vanilla: it learns no score" end
   hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil
   local turned = args:number "rotary-percent"
   hyper.rotary_fraction = turned and turned < 1 and turned or nil

@@ -155,7 +155,8 @@ local function set_layers(p, args)
   end
 end
 
--- The ids of Primus' recompute_layer_ids, as a set. They count from 0 over the whole model.
+-- The ids of Primus' recompute_layer_ids, as a set. They count from 0 over the whole model; those of multi-token
+-- prediction follow (mtp_depth_to_layer_id).
 local function layer_ids(args, layers)
   local text, ids, behind = table.concat(args.given["recompute-layer-ids"], ","), {}, false
   for word in text:gmatch "[^%s,]+" do
@@ -166,9 +167,8 @@ local function layer_ids(args, layers)
     behind = behind or id >= layers
     ids[id] = true
   end
-  if behind then -- mtp_depth_to_layer_id
-    args:note("--recompute-layer-ids %s: those from %d on are of multi-token prediction, which ett never repeats",
-      text, layers)
+  if behind then
+    args:note("--recompute-layer-ids %s: the model has %d layers, so those from %d on are left out", text, layers, layers)
   end
   return ids
 end
@@ -242,12 +242,15 @@ local function split_of(p, args, layers)
   return list
 end
 
---- Layers of the slices in --pipeline-model-parallel-layout, or nil.
+--- Layers of the slices in --pipeline-model-parallel-layout, or nil; the slice of the layers of multi-token prediction if
+--- it is not the last.
 local function stated_slices(p, args, layers)
-  local text = args:text "pipeline-model-parallel-layout"
-  local slices, sum = text and layout(text), 0
+  local text, slices, predicted, sum = args:text "pipeline-model-parallel-layout", nil, nil, 0
+  if text then slices, predicted = layout(text) end
   for _, n in ipairs(slices or {}) do sum = sum + n end
-  if slices and #slices % p.pp == 0 and sum == layers then return slices end
+  if slices and #slices % p.pp == 0 and sum == layers then
+    return slices, predicted and predicted < #slices and predicted or nil
+  end
   if text then
     args:note("--pipeline-model-parallel-layout %s does not place %s layers on %s stages; it is ignored", text, layers,
       p.pp)
@@ -260,7 +263,7 @@ local function set_pipeline(p, args, layers, given)
     args:number "num-virtual-stages-per-pipeline-rank"
   local embedding, loss = accounted(args)
   if per_chunk and per_chunk > 0 then chunks = (layers + embedding + loss) // p.pp // per_chunk end
-  local slices = stated_slices(p, args, layers)
+  local slices, predicted = stated_slices(p, args, layers)
   if slices then chunks = #slices // p.pp end
   if p.pp > 1 and args:has "deepspeed" then
     deepspeed.set_sends(p, given)
@@ -271,6 +274,7 @@ local function set_pipeline(p, args, layers, given)
     p.interleave_group = args:number "microbatch-group-size-per-virtual-pipeline-stage"
   end
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
+  p.mtp_slice = p.pp > 1 and slices and given.split == nil and predicted or nil
 end
 
 --- Notes layers that the file leaves to ett to place. Megatron-Core refuses such numbers (get_num_layers_to_build), and
@@ -489,7 +493,7 @@ return function(args, hyper, given, stack)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers, given)
-  set_recompute(p, args, hyper.layers, given)
+  set_recompute(p, args, hyper.layers + (hyper.mtp_layers or 0), given)
   local sharded = set_sharding(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
