@@ -15,7 +15,7 @@ return {
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
-  half_products = true, -- activation_checkpoint.py: _apply_op_sac
+  operator_policy = true, -- activation_checkpoint.py: _apply_op_sac
   keeps_head_input = true, -- parallelize_llama: ColwiseParallel of `output`, outside the compiled blocks
   keeps_inputs = true, -- torchao (float8_linear.py, matmul_with_hp_or_float8_args)
   -- Only with a scale per tensor (parallelize_llama: enable_float8_tensorwise_tp); gradients too (torchao,

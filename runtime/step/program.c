@@ -20,9 +20,9 @@ ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
     p->kinds = calloc(kinds, sizeof *p->kinds);
     p->sums = calloc(kinds, sizeof *p->sums);
     p->uses = calloc(operations * kinds, sizeof *p->uses);
-    p->half_uses = calloc(operations * kinds, sizeof *p->half_uses);
+    p->policy_uses = calloc(operations * kinds, sizeof *p->policy_uses);
   }
-  if (!p || !p->operations || !p->kinds || !p->sums || !p->uses || !p->half_uses) {
+  if (!p || !p->operations || !p->kinds || !p->sums || !p->uses || !p->policy_uses) {
     ett_program_free(p);
     ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a step program");
     return NULL;
@@ -40,7 +40,7 @@ void ett_program_free(ett_program *p) {
   free(p->kinds);
   free(p->sums);
   free(p->uses);
-  free(p->half_uses);
+  free(p->policy_uses);
   free(p);
 }
 
@@ -123,7 +123,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                          "field 'count' must be 1 to 1000000, got %lld",
                          (long long)kind->count);
     if (check_amount("input_bytes", kind->input_bytes, err) != 0 ||
-        check_amount("half_bytes", kind->half_bytes, err) != 0 ||
+        check_amount("policy_bytes", kind->policy_bytes, err) != 0 ||
         check_amount("remade_bytes", kind->remade_bytes, err) != 0 ||
         check_amount("shared_bytes", kind->shared_bytes, err) != 0 ||
         check_amount("boundary", kind->boundary, err) != 0)
@@ -189,11 +189,11 @@ static double least(double a, double b) {
 }
 
 /* Seconds of a layer by role: of its passes, of its input gradients alone, and of the
- * forward runs that ETT_RECOMPUTE_HALF repeats. For all roles together: the additional
+ * forward runs that ETT_RECOMPUTE_POLICY repeats. For all roles together: the additional
  * seconds of the operators of a slow device in each pass. */
 typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES];
-  double half[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
+  double policy[ETT_ROLES], selected[ETT_ROLES]; /* repeated, by ett_recompute */
   double longer_forward, longer_backward, longer_weight, longer_repeated;
   /* Of a device that is not slow; of the operations whose repeated run waits again. */
   double plain_forward[ETT_ROLES], plain_backward[ETT_ROLES], plain_input[ETT_ROLES];
@@ -264,7 +264,7 @@ static int is_repeated(const ett_layer_kind *kind) {
          !kind->forward_only && !kind->stored;
 }
 
-/* Without half_bytes, half of the layers are recomputed and hold their input. */
+/* Without policy_bytes, half of the layers are recomputed and hold their input. */
 static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
   double all = s->activation_bytes[ETT_RECOMPUTE_NONE];
   double full = s->activation_bytes[ETT_RECOMPUTE_FULL];
@@ -273,8 +273,8 @@ static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
   s->layer_bytes[ETT_RECOMPUTE_NONE] = s->layer_bytes[ETT_RECOMPUTE_SELECTIVE] = all;
   keep_most(&s->layer_bytes[ETT_RECOMPUTE_FULL], all - full);
   if (!is_prediction(kind))
-    keep_most(&s->layer_bytes[ETT_RECOMPUTE_HALF],
-              all - (kind->half_bytes > 0 ? kind->half_bytes : full));
+    keep_most(&s->layer_bytes[ETT_RECOMPUTE_POLICY],
+              all - (kind->policy_bytes > 0 ? kind->policy_bytes : full));
   if (is_repeated(kind))
     s->remade_bytes = kind->remade_bytes;
   for (int w = 0; w < 2; w++) {
@@ -364,16 +364,16 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   of->longer_weight += (slower - 1) * n * o->weight_share * pick(o->backward, v);
   const ett_layer_kind *kind = &p->kinds[k];
   double again = is_repeated(kind) && !is_prediction(kind) && !o->never_again
-                     ? p->half_uses[k * p->operation_count + i]
+                     ? p->policy_uses[k * p->operation_count + i]
                      : 0;
-  double half = again * once;
+  double runs = again * once;
   s->forward += forward;
   s->backward += backward;
   of->forward[o->role] += forward;
   of->backward[o->role] += backward;
   of->input[o->role] += (1 - o->weight_share) * backward;
-  of->half[o->role] += half;
-  s->recompute[ETT_RECOMPUTE_HALF] += half;
+  of->policy[o->role] += runs;
+  s->recompute[ETT_RECOMPUTE_POLICY] += runs;
   *(o->never_again ? &s->left_out : &s->recompute[ETT_RECOMPUTE_FULL]) += forward;
   s->recompute[ETT_RECOMPUTE_SELECTIVE] += n * repeated;
   int selected = o->selective && !o->never_again;
@@ -391,7 +391,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
         o->lanes[l] * (forward + n * ahead);
     s->repeated[ETT_RECOMPUTE_SELECTIVE].lane[l] +=
         selected ? o->lanes[l] * (forward + n * ahead) : 0;
-    s->repeated[ETT_RECOMPUTE_HALF].lane[l] += o->lanes[l] * (half + again * ahead);
+    s->repeated[ETT_RECOMPUTE_POLICY].lane[l] += o->lanes[l] * (runs + again * ahead);
     s->backward_lane[l] += o->lanes[l] * (backward + n * behind);
   }
   s->weight += o->weight_share * backward + n * weight;
@@ -442,12 +442,13 @@ static void fill_recomputed(const ett_program *p, ett_layer_sums *s,
     repeat_nothing(s, ETT_RECOMPUTE_FULL);
     repeat_nothing(s, ETT_RECOMPUTE_SELECTIVE);
   }
-  bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
-  if (is_repeated(kind) && kind->half_bytes > 0)
-    bytes[ETT_RECOMPUTE_HALF] = kind->half_bytes;
+  bytes[ETT_RECOMPUTE_POLICY] =
+      (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
+  if (is_repeated(kind) && kind->policy_bytes > 0)
+    bytes[ETT_RECOMPUTE_POLICY] = kind->policy_bytes;
   if (!is_prediction(kind))
     return;
-  repeat_nothing(s, ETT_RECOMPUTE_HALF);
+  repeat_nothing(s, ETT_RECOMPUTE_POLICY);
   if (p->recompute_layers > 0 && p->recompute_method != ETT_RECOMPUTE_UNIFORM)
     repeat_nothing(s, ETT_RECOMPUTE_FULL);
 }
@@ -491,7 +492,7 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   hide(&s, &of, p->exchange_communication_share);
   double share = p->exchange_communication_share;
   s.repeated[ETT_RECOMPUTE_SELECTIVE].hidden = hidden_by_shared(of.selected, share);
-  s.repeated[ETT_RECOMPUTE_HALF].hidden = hidden_by_shared(of.half, share);
+  s.repeated[ETT_RECOMPUTE_POLICY].hidden = hidden_by_shared(of.policy, share);
   fill_recomputed(p, &s, &p->kinds[k]);
   fill_layer_bytes(&s, &p->kinds[k]);
   s.layer_trained = s.dense_parameters + s.expert_parameters;
@@ -640,7 +641,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
  * is half a layer. Returns `copy`, changed. */
 static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
                                           ett_layer_sums *copy) {
-  const int r = ETT_RECOMPUTE_HALF;
+  const int r = ETT_RECOMPUTE_POLICY;
   *copy = *of;
   copy->layer_bytes[r] /= 2;
   for (int w = 0; w < 2; w++)
@@ -710,7 +711,7 @@ static int64_t repeated_layers(const ett_program *p, size_t k, int64_t left,
     if (p->kinds[k].place != ETT_PLACE_MIDDLE)
       continue;
     int64_t n = left < room ? left : room;
-    if (is_repeated(&p->kinds[k]) && p->kinds[k].half_bytes == 0)
+    if (is_repeated(&p->kinds[k]) && p->kinds[k].policy_bytes == 0)
       repeated += n;
     room -= n;
   }
@@ -783,7 +784,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       n = left < room ? left : room;
       ett_layer_sums half, part;
       const ett_layer_sums *of = &p->sums[k];
-      if (odd && is_repeated(kind) && kind->half_bytes == 0)
+      if (odd && is_repeated(kind) && kind->policy_bytes == 0)
         of = in_odd_slice(of, &half);
       if (p->recompute_layers == 0 || !is_repeated(kind))
         add_layers(&sums[v], of, (double)n, p->lanes);

@@ -17,7 +17,7 @@ typedef enum ett_recompute {
   ETT_RECOMPUTE_NONE,
   ETT_RECOMPUTE_SELECTIVE, /* operations marked `selective` */
   ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
-  ETT_RECOMPUTE_HALF,      /* every second layer, or the runs of half_uses */
+  ETT_RECOMPUTE_POLICY,    /* every second layer, or the runs of policy_uses */
   ETT_RECOMPUTES
 } ett_recompute;
 
@@ -141,7 +141,7 @@ typedef struct ett_layer_kind {
   double input_bytes;  /* held by a fully recomputed layer */
   double boundary;     /* output of a slice that ends with this layer, as a multiple of
                           boundary_bytes; 0: as before the layer */
-  double half_bytes;   /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
+  double policy_bytes; /* held under ETT_RECOMPUTE_POLICY; 0: the mean of none and full */
   double remade_bytes; /* repeated and held together under ETT_RECOMPUTE_SELECTIVE */
   double shared_bytes; /* held once by a slice with layers of this kind */
   int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
@@ -225,7 +225,7 @@ typedef struct ett_program {
   ett_operation *operations;
   ett_layer_kind *kinds;
   int32_t *uses; /* [kind][operation]: runs of the operation in one layer of the kind */
-  double *half_uses; /* [kind][operation]: runs repeated under ETT_RECOMPUTE_HALF */
+  double *policy_uses; /* [kind][operation]: runs repeated under ETT_RECOMPUTE_POLICY */
   size_t operation_count, kind_count;
   int lanes;                   /* of the cluster */
   double boundary_bytes;       /* message of a micro-batch between neighbouring slices */

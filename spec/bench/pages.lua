@@ -112,7 +112,7 @@ end
 local function million(real)
   local rows, switch = {}, { false, true }
   local lists = { tp = { 1, 2, 4, 8 }, pp = { 1, 2, 4, 8, 16 }, cp = { 1, 2, 4 }, micro_batch = { 1, 2, 4, 8 },
-    zero = { 0, 1, 2, 3 }, recompute = { "none", "selective", "half", "full" }, devices = { 64, 128, 256, 512, 1024 },
+    zero = { 0, 1, 2, 3 }, recompute = { "none", "selective", "policy", "full" }, devices = { 64, 128, 256, 512, 1024 },
     cluster = { "dgx_h100", "dgx_h200", "dgx_b200" }, sequence_parallel = switch, overlap_sends = switch,
     overlap_gradients = switch, overlap_parameters = switch }
   local names = {}

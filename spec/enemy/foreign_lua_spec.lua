@@ -156,7 +156,7 @@ describe("a script", function()
       function_of.kinds = {}
       function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }
       for i, place in ipairs { "first", "middle", "last" } do
-        function_of.kinds[i] = { place = place, count = i, input_bytes = 1, half_bytes = 1, remade_bytes = 1,
+        function_of.kinds[i] = { place = place, count = i, input_bytes = 1, policy_bytes = 1, remade_bytes = 1,
           shared_bytes = 0, boundary = 1, forward_only = false, stored = false, owns_table = false,
           copies_table = false, uses = { 1 } }
       end

@@ -40,7 +40,7 @@ local function all_values(model, devices, batches)
   local all = oracle.divisors(devices)
   local v = { tp = all, cp = all, pp = all, micro_batch = oracle.divisors(table.unpack(batches)), vp = { 1, 2, 3, 4 },
     schedule = { "1f1b", "interleaved", "gpipe", "zb_v", "dualpipe" }, zero = { 0, 1, 2, 3 }, reshard = { true, false },
-    recompute = { "none", "selective", "half", "full" }, rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" },
+    recompute = { "none", "selective", "policy", "full" }, rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" },
     sequence_parallel = bool, overlap_tensor = bool, overlap_parameters = bool, overlap_gradients = bool,
     overlap_sends = bool }
   if model.hyper.experts then

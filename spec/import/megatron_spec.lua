@@ -1446,8 +1446,8 @@ describe("a plan as Megatron-LM's flags", function()
 
   it("states sinks, clamps and scaled positions of gpt-oss", function()
     local model = model_module.new "gpt-oss-20b"
-    local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 4096, ep = 8, dp = 8, micro_batches = 4,
-      stack = "megatron_moe" } }
+    local e = estimate.new { model = model, cluster = "dgx_h100",
+      plan = { seq = 4096, ep = 8, dp = 8, micro_batches = 4, stack = "megatron_moe" } }
     local text, left_out = export.text("megatron", model, e.plan)
     assert.same({}, left_out)
     local run = read(text)
@@ -1875,14 +1875,14 @@ describe("Megatron-LM's defaults", function()
     assert.same({ "-", others }, of_ids { 0, 2 })
     assert.same({ 1 }, of_ids({ 16, 0 }, { pp = 2 }))
     assert.same({ "-", others }, of_ids({ 0 }, { pp = 2 }))
-    local text, left_out = export_of { pp = 2, recompute = "half", stack = "megatron" }
+    local text, left_out = export_of { pp = 2, recompute = "policy", stack = "megatron" }
     assert.same({}, left_out)
     local p = read(text, { dp = 1 }).plan -- half of 16 layers
     assert.same({ "full", 8, "block" }, { p.recompute, p.recompute_layers, p.recompute_method })
-    assert.same({ "recompute = 'half': exported as full recomputation" },
-      select(2, export_of { pp = 2, recompute = "half", stack = "megatron", split = { 15, 17 } }))
-    assert.same({ "recompute = 'half': exported as full recomputation" },
-      select(2, export_of { recompute = "half", stack = "torchtitan" })) -- half of the products, not of the layers
+    assert.same({ "recompute = 'policy': exported as full recomputation" },
+      select(2, export_of { pp = 2, recompute = "policy", stack = "megatron", split = { 15, 17 } }))
+    assert.same({ "recompute = 'policy': exported as full recomputation" },
+      select(2, export_of { recompute = "policy", stack = "torchtitan" })) -- half of the products, not of the layers
   end)
 
   it("of features that are switched off are not named as not modelled", function()

@@ -44,10 +44,10 @@ describe("a plan as torchtitan's TOML", function()
       local plan = { seq = pick { 2048, 8192 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
         cp = zero == 3 and pick { 1, 2 } or 1, ep = moe and zero == 3 and pick { 1, 8 } or 1,
         micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 }, dtype = pick { "bf16", "bf16", "fp8", "fp32" },
-        gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" },
+        gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "policy", "full" },
         overlap_gradients = zero == 0 or pp == 1, overlap_parameters = zero == 3 or nil,
-        stack = pick { "torchtitan", "torchtitan:half_products=false" } }
-      if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "torchtitan_eager" } end
+        stack = pick { "torchtitan", "torchtitan:operator_policy=false" } }
+      if plan.recompute ~= "policy" then plan.stack = pick { "torchtitan", "torchtitan_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
       if zero == 0 then plan.gradient_dtype = "fp32" end
@@ -121,12 +121,12 @@ selective_ac_option = "3"
     end
     assert.same({ "full", "-", "torchtitan_eager" }, of "1")
     assert.same({ "full", "-", "torchtitan_eager" }, of "0")
-    assert.same({ "half", "-", "torchtitan_eager:half_products=false" }, of "2")
+    assert.same({ "policy", "-", "torchtitan_eager:operator_policy=false" }, of "2")
     assert.same({ "full", 4, "torchtitan_eager" }, of "4")
     local listed = read("run.toml", text:format("", "4"), nil, { recompute_layer_ids = { 0 } })
     assert.same({ "full", "nil", "nil" },
       { listed.recompute, tostring(listed.recompute_layers), tostring(listed.recompute_method) })
-    assert.same({ "half", "-", "torchtitan_eager" }, of "op")
+    assert.same({ "policy", "-", "torchtitan_eager" }, of "op")
     assert.same({ "full", 4, "torchtitan_eager",
       "selective_ac_option = 4: torchtitan counts its layers over all chunks of a rank, ett in each chunk" },
       of("4", "pipeline_parallel_degree = 2\npipeline_parallel_schedule = 'Interleaved1F1B'\n"))
@@ -172,7 +172,7 @@ selective_ac_option = "3"
     assert.equal("torchtitan:cross_entropy=torch", stack 'enable = true\ncomponents = ["model"]\n')
     local compiled, eager = require("ett.operator.stack").get "torchtitan",
       require("ett.operator.stack").get "torchtitan_eager"
-    for _, name in ipairs { "attention", "half_products", "keeps_head_input", "zero_stages" } do
+    for _, name in ipairs { "attention", "operator_policy", "keeps_head_input", "zero_stages" } do
       assert.equal(compiled[name], eager[name], name)
     end
   end)
@@ -448,8 +448,8 @@ freq = 5
   it("leaves recomputation within a memory budget to a word", function()
     local text = "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = 'memory_budget'\n"
       .. "memory_budget = 0.3\n"
-    local plan, notes = read("run.toml", text, nil, { recompute = "half" })
-    assert.same({ "half", 0 }, { plan.recompute, #notes })
+    local plan, notes = read("run.toml", text, nil, { recompute = "policy" })
+    assert.same({ "policy", 0 }, { plan.recompute, #notes })
   end)
 
   it("is refused if half a replica is left over", function()
@@ -483,7 +483,7 @@ freq = 5
       "context_parallel_rotate_method: unknown value 'x'; known are allgather, alltoall",
     ["[parallelism]\ndata_parallel_shard_degree=2\n[activation_checkpoint]\nmode='memory_budget'\n"] =
       "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses what is repeated; give "
-      .. "recompute=none, half or full",
+      .. "recompute=none, policy or full",
     ["[parallelism]\ndata_parallel_shard_degree=2\n[activation_checkpoint]\nmode='some'\n"] =
       "activation_checkpoint.mode: unknown value 'some'; known are full, none, selective",
     ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
@@ -742,7 +742,7 @@ describe("a plan as DeepSpeed's JSON", function()
     local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
     local text = export.text("deepspeed", model, e.plan)
     local _, notes = read("full.json", text, model, { stack = plan.stack })
-    assert.same({ "the file does not state which layers are recomputed; add recompute=full or half if the program "
+    assert.same({ "the file does not state which layers are recomputed; add recompute=full or policy if the program "
       .. "does" }, notes)
     _, notes = read("full.json", text, model, { stack = plan.stack, recompute = "full" })
     assert.same({}, notes)
@@ -1021,7 +1021,7 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     local plan, notes = of("3", "ici_fsdp_parallelism=1 ici_fsdp_transpose_parallelism=-1 "
       .. "remat_policy=qkv_proj_offloaded", { dp = 256 })
     for name, value in pairs { dp = 256, tp = 1, cp = 1, ep = 1, micro_batch = 3, micro_batches = 1, seq = 4096,
-      zero = 3, dtype = "bf16", gradient_dtype = "bf16", recompute = "half", stack = "maxtext",
+      zero = 3, dtype = "bf16", gradient_dtype = "bf16", recompute = "policy", stack = "maxtext",
       overlap_parameters = true } do
       assert.equal(value, plan[name], name)
     end
@@ -1040,34 +1040,34 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
     local hidden, qkv = 4096, (32 + 2 * 8) * 128
     assert.same({ "full", false, 0 }, (kept "full"))
     assert.same({ "none", false, 0 }, (kept "none"))
-    assert.same({ "half", { "linear_qkv" }, qkv / (hidden + qkv) }, (kept "qkv_proj_offloaded"))
-    assert.same({ "half", { "linear_proj" }, 0 }, (kept "save_out_proj"))
-    assert.same({ "half", { "linear_qkv", "linear_proj", "linear_down" }, 0 }, (kept "save_dot_except_mlpwi"))
+    assert.same({ "policy", { "linear_qkv" }, qkv / (hidden + qkv) }, (kept "qkv_proj_offloaded"))
+    assert.same({ "policy", { "linear_proj" }, 0 }, (kept "save_out_proj"))
+    assert.same({ "policy", { "linear_qkv", "linear_proj", "linear_down" }, 0 }, (kept "save_dot_except_mlpwi"))
     assert.same({ "full", false, 1 }, (kept "custom decoder_layer_input=offload"))
-    assert.same({ "half", { "linear_qkv", "flash_attention" }, 0 },
+    assert.same({ "policy", { "linear_qkv", "flash_attention" }, 0 },
       (kept "custom context=device query_proj=device key_proj=device value_proj=device"))
-    assert.same({ "half", { "linear_up" }, hidden / (hidden + 2 * 14336) },
+    assert.same({ "policy", { "linear_up" }, hidden / (hidden + 2 * 14336) },
       (kept "custom decoder_layer_input=offload mlpwi=device"))
-    assert.same({ "half", { "linear_up" }, 1600 / (1600 + 4 * 1600) }, -- neither gated nor with a width of its own
+    assert.same({ "policy", { "linear_up" }, 1600 / (1600 + 4 * 1600) }, -- neither gated nor with a width of its own
       (kept("custom decoder_layer_input=offload mlpwi=device", model_module.new "gpt2-xl")))
     local moe = model_module.new "mixtral-8x7b"
-    assert.same({ "half", { "expert_linear2" }, 2 / 3 }, (kept("custom mlpwo=offload", moe)))
+    assert.same({ "policy", { "expert_linear2" }, 2 / 3 }, (kept("custom mlpwo=offload", moe)))
     local mixed, note = kept "custom query_proj=offload key_proj=offload"
-    assert.same({ { "half", { "linear_qkv" }, qkv / (hidden + qkv) },
+    assert.same({ { "policy", { "linear_qkv" }, qkv / (hidden + qkv) },
       "query_proj, key_proj, value_proj are modelled as offload" }, { mixed, note })
     assert.same({ { "full", false, 0 }, "remat_policy = minimal_offloaded is modelled as full, which stores less and "
       .. "repeats more; copies to the host are not modelled" }, { kept "minimal_offloaded" })
     mixed, note = kept("custom query_proj=device key_proj=device value_proj=device", model_module.new "deepseek-v3")
     assert.same({ "full", false, 0 }, mixed)
     assert.equal("query_proj, key_proj, value_proj of latent attention are modelled as remat", note)
-    assert.same({ "half", { "flash_attention" }, 128 * 128 / (7168 + 128 * 128) }, -- v_head_dim
+    assert.same({ "policy", { "flash_attention" }, 128 * 128 / (7168 + 128 * 128) }, -- v_head_dim
       (kept("custom context=offload", model_module.new "deepseek-v3")))
     local deepseek = model_module.new "deepseek-v3"
-    assert.same({ "half", { "mla_q", "mla_kv" }, 2048 / (7168 + 2048) },
+    assert.same({ "policy", { "mla_q", "mla_kv" }, 2048 / (7168 + 2048) },
       (kept("custom mla_q=offload mla_kv=offload", deepseek)))
-    assert.same({ "half", { "mla_kv" }, 7168 / (7168 + 512) },
+    assert.same({ "policy", { "mla_kv" }, 7168 / (7168 + 512) },
       (kept("custom decoder_layer_input=offload mla_kv=device", deepseek)))
-    assert.same({ "half", { "linear_q_down", "linear_kv_down" }, 576 / (7168 + 1536 + 576) },
+    assert.same({ "policy", { "linear_q_down", "linear_kv_down" }, 576 / (7168 + 1536 + 576) },
       (kept("custom query_wa_proj=device kv_wa_proj=offload", deepseek)))
     local lite = model_module.new "deepseek-v2-lite" -- without compressed queries
     assert.same({ "full", false, 0 }, (kept("custom mla_q=offload query_wa_proj=device", lite)))

@@ -119,7 +119,7 @@ describe("plan", function()
     assert.same({ "field 'dp' must be a positive integer, got -2", "field 'tp' must be a positive integer, got 0" },
       violations { tp = 0, dp = -2 })
     assert.same({ "field 'bucket_bytes' must be a positive number, got 0" }, violations { bucket_bytes = 0 })
-    assert.same({ "field 'recompute' must be one of none, selective, half, full, got 'ful'; did you mean 'full'?" },
+    assert.same({ "field 'recompute' must be one of none, selective, policy, full, got 'ful'; did you mean 'full'?" },
       violations { recompute = "ful" })
     assert.same({ "field 'schedule': unknown schedule '1fb1'; did you mean '1f1b'?; known are "
       .. table.concat(require("ett.plan.schedules").names(), ", ") }, violations { schedule = "1fb1" })

@@ -1074,7 +1074,7 @@ describe("a stack", function()
     end
     assert.is_true(sums(false, "full") > 0)
     assert.near(sums(false, "full") / 2, sums(true, "full"), 1e-12)
-    assert.near(sums(true, "full") / 2, sums(true, "half"), 1e-12)
+    assert.near(sums(true, "full") / 2, sums(true, "policy"), 1e-12)
   end)
 
   it("with stops_early returns experts' outputs again only if the router weighs them", function()

@@ -113,7 +113,7 @@ describe("the neighbours of a plan", function()
     end
     assert.equal(of { recompute_layers = 1 }, seconds["recompute_layers=1"])
     assert.equal(of { recompute_layers = 4 }, seconds["recompute_layers=4"])
-    assert.is_not_nil(seconds["recompute=half"])
+    assert.is_not_nil(seconds["recompute=policy"])
   end)
 
   it("have one order in all processes, because ranks of a job share them by number", function()

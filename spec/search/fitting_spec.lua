@@ -77,7 +77,7 @@ describe("a plan that does not fit", function()
     plan.recompute_layer_ids = nil
     plan.recompute, plan.recompute_layers, plan.recompute_modules = "selective", nil, { "layernorm" }
     assert.same({ recompute = "full", recompute_modules = false }, changed(plan, small))
-    plan.recompute, plan.recompute_modules, plan.recompute_keeps = "half", nil, { "linear_qkv", "linear_up" }
+    plan.recompute, plan.recompute_modules, plan.recompute_keeps = "policy", nil, { "linear_qkv", "linear_up" }
     assert.same({ recompute = "full", recompute_keeps = false }, changed(plan, small))
   end)
 

@@ -253,7 +253,7 @@ describe("a search", function()
     for _, row in ipairs(rows_of { shard = 2, pp = 1 }) do assert.is_true(row.zero > 0) end
     for _, row in ipairs(rows_of({ pp = 1 }, { shard = { 2, 4 } })) do assert.is_true(row.zero > 0) end
     for _, row in ipairs(rows_of { recompute_modules = { "mlp" } }) do assert.equal("selective", row.recompute) end
-    for _, row in ipairs(rows_of { recompute_keeps = { "linear_qkv" } }) do assert.equal("half", row.recompute) end
+    for _, row in ipairs(rows_of { recompute_keeps = { "linear_qkv" } }) do assert.equal("policy", row.recompute) end
     for _, row in ipairs(rows_of { interleave_group = 2, pp = 2 }) do assert.equal("interleaved", row.schedule) end
     for _, row in ipairs(rows_of { split = { 1, 0, 2, 1 }, pp = 2 }) do assert.equal(2, row.vp) end
     local groups = {}
@@ -496,7 +496,7 @@ describe("the outline of a plan", function()
       local given = { seq = 1024, tp = pick { 1, 2, 4 }, pp = pick { 1, 2, 4 }, dp = pick { 1, 2, 4, 8 },
         ep = pick { 1, 2 }, cp = pick { 1, 2 }, micro_batches = pick { 4, 8, 16 }, micro_batch = pick { 1, 2 },
         schedule = pick { "1f1b", "interleaved", "gpipe" }, vp = pick { 1, 2 }, recompute = pick { "none", "selective",
-          "half", "full" }, zero = pick { 0, 1, 2, 3 }, overlap_parameters = pick { false, true },
+          "policy", "full" }, zero = pick { 0, 1, 2, 3 }, overlap_parameters = pick { false, true },
         overlap_gradients = pick { false, true }, overlap_sends = pick { false, true },
         overlap_all_to_all = pick { "none", "batch" } }
       given.etp = given.ep > 1 and pick { 1, given.tp } or nil

@@ -62,7 +62,7 @@ describe("a sweep", function()
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
       if name == "recompute_modules" then plan.recompute = "selective" end
-      if name == "recompute_keeps" then plan.recompute = "half" end
+      if name == "recompute_keeps" then plan.recompute = "policy" end
       if name == "recompute_layers" or name == "recompute_layer_ids" then plan.recompute = "full" end
       if name == "recompute_method" then plan.recompute, plan.recompute_layers = "full", 2 end
       if name == "slow_factor" then plan.slow_share = 0.01 end

@@ -360,17 +360,17 @@ describe("one-hot masks of experts with a fixed capacity", function()
   end)
 end)
 
-describe("recompute = half", function()
+describe("recompute = policy", function()
   it("keeps the outputs of attention and of every second product under torchtitan, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
     local function values(stack, recompute)
       return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = recompute, stack = stack }, "llama") / 1024
     end
     -- The layer's input, attention's output and statistics; queries, values, gate and the last product of seven.
-    assert.equal(2 * (1024 + 1024 + 2 * 16 + 1024 + 256 + 2816 + 1024), values("torchtitan", "half"))
-    assert.equal((values("fsdp_eager", "none") + values("fsdp_eager", "full")) / 2, values("fsdp_eager", "half"))
+    assert.equal(2 * (1024 + 1024 + 2 * 16 + 1024 + 256 + 2816 + 1024), values("torchtitan", "policy"))
+    assert.equal((values("fsdp_eager", "none") + values("fsdp_eager", "full")) / 2, values("fsdp_eager", "policy"))
     -- Split over two ranks, all but the last product are shards, and two reduce-scatters are stored.
-    local split = layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan", tp = 2,
+    local split = layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "policy", stack = "torchtitan", tp = 2,
       sequence_parallel = true }, "llama") / 1024
     assert.equal((1024 + 1024 + 2 * 16 + 1024 + 256 + 2816) + 2 * 1024 + 2 * 1024, split)
   end)
@@ -378,7 +378,7 @@ describe("recompute = half", function()
   it("repeats experts' products under torchtitan, and keeps what all-to-alls bring, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000, experts = 8, top_k = 2 }
     local function values(ep)
-      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan", dp = ep,
+      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "policy", stack = "torchtitan", dp = ep,
         ep = ep, zero = 3 }, "mixtral") / 1024
     end
     -- The layer's input, attention's output and statistics; queries and values of four products.
@@ -395,7 +395,7 @@ describe("recompute = half", function()
       end
       return seconds
     end
-    local half, full = recomputed "half", recomputed "full"
+    local half, full = recomputed "policy", recomputed "full"
     assert.is_true(full.expert_linear1 > 0 and full.all_to_all > 0)
     assert.equal(full.expert_linear1, half.expert_linear1)
     assert.near(full.linear_qkv / 6, half.linear_qkv, 1e-12) -- keys alone
@@ -410,8 +410,8 @@ describe("recompute = half", function()
     end
     -- The layer's input; queries, keys and values; attention's output and statistics. The last product runs once.
     local keeps = { "linear_qkv", "flash_attention", "linear_down" }
-    assert.equal(2 * 1024 * (1024 + 1536 + 1024 + 2 * 16), layer_bytes(h, plan("half", keeps), "llama"))
-    local halved = plan("half", { "linear_qkv" })
+    assert.equal(2 * 1024 * (1024 + 1536 + 1024 + 2 * 16), layer_bytes(h, plan("policy", keeps), "llama"))
+    local halved = plan("policy", { "linear_qkv" })
     halved.offload_activations = 0.5
     assert.equal(1024 * (1024 + 1536), layer_bytes(h, halved, "llama"))
     local function of(mode, names)
@@ -421,23 +421,23 @@ describe("recompute = half", function()
       return again, e.step_seconds, tostring(e)
     end
     local all, whole = of "full"
-    local named, step, report = of("half", keeps)
-    assert.matches("half recompute keeping linear_qkv and flash_attention and linear_down", report, 1, true)
+    local named, step, report = of("policy", keeps)
+    assert.matches("policy recompute keeping linear_qkv and flash_attention and linear_down", report, 1, true)
     assert.equal(0, all.linear_down)
     assert.is_true(all.linear_qkv > 0 and all.flash_attention > 0 and all.linear_proj > 0)
     for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down" } do assert.equal(0, named[name]) end
     for _, name in ipairs { "linear_proj", "linear_up", "rms_norm" } do assert.equal(all[name], named[name]) end
     assert.is_true(step < whole)
     -- A dense model has no experts; the head, and MaxText's last product of a layer, run once.
-    local function warned(names) return select(3, of("half", names)):match "recompute_keeps: [^\n]*" end
+    local function warned(names) return select(3, of("policy", names)):match "recompute_keeps: [^\n]*" end
     assert.is_nil(warned { "linear_qkv", "flash_attention" })
     assert.equal("recompute_keeps: expert_linear1, lm_head, linear_down: no backward pass repeats it",
       warned { "expert_linear1", "linear_qkv", "lm_head", "linear_down" })
     local function refused(mode, names) return raised(of, mode, names) end
-    assert.matches("recompute_keeps needs recompute = 'half', got 'full'", refused("full", { "linear_qkv" }))
-    assert.matches("unknown operator 'query'", refused("half", { "query" }))
-    assert.matches("has the value linear_qkv twice", refused("half", { "linear_qkv", "linear_qkv" }))
-    assert.matches("does not know the bytes of the output of optimizer", refused("half", { "optimizer" }))
+    assert.matches("recompute_keeps needs recompute = 'policy', got 'full'", refused("full", { "linear_qkv" }))
+    assert.matches("unknown operator 'query'", refused("policy", { "query" }))
+    assert.matches("has the value linear_qkv twice", refused("policy", { "linear_qkv", "linear_qkv" }))
+    assert.matches("does not know the bytes of the output of optimizer", refused("policy", { "optimizer" }))
   end)
 
   it("stores the compressed queries and keys that a plan names, and repeats all, by hand", function()
@@ -447,21 +447,22 @@ describe("recompute = half", function()
       return { seq = 1024, micro_batches = 1, recompute = mode, recompute_keeps = keeps, stack = "maxtext", dp = 2,
         zero = 3 }
     end
-    assert.equal(2 * 1024 * (1024 + 384 + 128), layer_bytes(h, plan("half", { "mla_q", "mla_kv" }), "llama"))
+    assert.equal(2 * 1024 * (1024 + 384 + 128), layer_bytes(h, plan("policy", { "mla_q", "mla_kv" }), "llama"))
     assert.equal(2 * 1024 * (1024 + 128 + (128 + 32)),
-      layer_bytes(h, plan("half", { "mla_kv", "linear_kv_down" }), "llama"))
+      layer_bytes(h, plan("policy", { "mla_kv", "linear_kv_down" }), "llama"))
     local function of(mode, keeps, hyper)
       local m = model_module.new("llama", merged(hyper or h, { layers = 4 }))
       local e, again = estimate.new { cluster = "tpu_v6e", model = m, plan = plan(mode, keeps) }, {}
       for _, entry in ipairs(e.operators) do again[entry.name] = entry.recompute_seconds end
       return again, tostring(e):match "recompute_keeps: [^\n]*"
     end
-    local named, warning = of("half", { "mla_q", "mla_kv" })
+    local named, warning = of("policy", { "mla_q", "mla_kv" })
     assert.same({ of "full" }, { named, warning })
     local plain = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
-    assert.equal("recompute_keeps: mla_q, mla_kv: no layer has it", select(2, of("half", { "mla_q", "mla_kv" }, plain)))
+    assert.equal("recompute_keeps: mla_q, mla_kv: no layer has it",
+      select(2, of("policy", { "mla_q", "mla_kv" }, plain)))
     assert.equal("recompute_keeps: lm_head: no backward pass repeats it; mla_q: no layer has it",
-      select(2, of("half", { "mla_q", "lm_head" }, plain)))
+      select(2, of("policy", { "mla_q", "lm_head" }, plain)))
   end)
 
   it("keeps products after their sum, and repeats no messages beside them, by hand", function()
@@ -472,8 +473,8 @@ describe("recompute = half", function()
     end
     -- The layer's input; queries, keys and values; the projection after a reduce-scatter, or after an all-reduce.
     local keeps = { "linear_qkv", "linear_proj" }
-    assert.equal(2 * 1024 * (1024 + 1536 + 1024) / 4, layer_bytes(h, plan("maxtext", "half", keeps), "llama"))
-    assert.equal(2 * 1024 * (1024 + 1536 / 4 + 1024), layer_bytes(h, plan("torchtitan", "half", keeps), "llama"))
+    assert.equal(2 * 1024 * (1024 + 1536 + 1024) / 4, layer_bytes(h, plan("maxtext", "policy", keeps), "llama"))
+    assert.equal(2 * 1024 * (1024 + 1536 / 4 + 1024), layer_bytes(h, plan("torchtitan", "policy", keeps), "llama"))
     local function repeated(stack, mode, names, cp)
       local p, again = plan(stack, mode, names), {}
       p.cp = cp
@@ -489,15 +490,15 @@ describe("recompute = half", function()
     assert.is_true(gathers > 0 and sums > 0)
     for names, left in pairs { [{ "flash_attention" }] = { 1, 1 }, [{ "linear_proj" }] = { 1, 0 },
       [{ "linear_qkv" }] = { 1 / 2, 1 }, [{ "linear_qkv", "linear_up", "linear_proj" }] = { 0, 0 } } do
-      local again = repeated("maxtext", "half", names)
+      local again = repeated("maxtext", "policy", names)
       assert.near(left[1] * gathers, again["all_gather tp"], 1e-12, names[1])
       assert.near(left[2] * sums, again["reduce_scatter tp"], 1e-12, names[1])
     end
     assert.is_true(repeated("torchtitan", "full")["all_reduce tp"] > 0)
-    assert.equal(0, repeated("torchtitan", "half", keeps)["all_reduce tp"])
+    assert.equal(0, repeated("torchtitan", "policy", keeps)["all_reduce tp"])
     -- Attention gathers keys and values again for its backward pass.
-    assert.is_true(repeated("maxtext", "half", keeps, 2)["all_gather cp"] > 0)
-    assert.equal(0, repeated("maxtext", "half", { "flash_attention" }, 2)["all_gather cp"])
+    assert.is_true(repeated("maxtext", "policy", keeps, 2)["all_gather cp"] > 0)
+    assert.equal(0, repeated("maxtext", "policy", { "flash_attention" }, 2)["all_gather cp"])
   end)
 
   it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()
@@ -512,7 +513,7 @@ describe("recompute = half", function()
     local input = (bytes(1, "full") - layer) / 2
     for layers = 1, 6 do
       local rebuilt = (layers % 2 == 1 and 0.5 or 1) * (layer - input)
-      assert.near(3 * layers * (layer + input) / 2 + rebuilt, bytes(layers, "half"), 1)
+      assert.near(3 * layers * (layer + input) / 2 + rebuilt, bytes(layers, "policy"), 1)
     end
   end)
 
@@ -530,7 +531,7 @@ describe("recompute = half", function()
       local layers = 6 - frozen_layers
       local rebuilt = (layers % 2 == 1 and 0.5 or 1) * (layer - input)
       local mean = bytes(frozen_layers, "none") - layers * (layer - input) / 2
-      assert.near(mean + rebuilt, bytes(frozen_layers, "half"), 1, frozen_layers)
+      assert.near(mean + rebuilt, bytes(frozen_layers, "policy"), 1, frozen_layers)
     end
   end)
 end)
@@ -663,7 +664,7 @@ describe("a recomputed layer", function()
 
   it("of a decoder shares the encoder's output with the others of its stage, in each micro-batch in flight", function()
     local long = 4096
-    for _, recompute in ipairs { "none", "selective", "half", "full" } do
+    for _, recompute in ipairs { "none", "selective", "policy", "full" } do
       for _, parallel in ipairs { false, true } do
         local model = model_module.new("encoder_decoder", { encoder_layers = 4, layers = 4, encoder_seq = long,
           hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 })
@@ -700,9 +701,9 @@ describe("a recomputed layer", function()
           { name = "plain", ops = ops, count = 2 }, { name = "last", ops = ops } } }
       end, { layers = 2, hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 })
       local e = estimate.new { model = model, cluster = "dgx_h100", profile = false, units = true,
-        plan = { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan" } }
+        plan = { seq = 1024, micro_batches = 1, recompute = "policy", stack = "torchtitan" } }
       local full, half, unit = {}, {}, 2 * 1024 * hidden
-      for i, kind in ipairs(e.lowered.kinds) do full[i], half[i] = kind.input_bytes / unit, kind.half_bytes / unit end
+      for i, kind in ipairs(e.lowered.kinds) do full[i], half[i] = kind.input_bytes / unit, kind.policy_bytes / unit end
       assert.same({ full[2] - full[3], full[3] - full[4] }, { half[2] - half[3], half[3] - half[4] })
       return { table.unpack(full, 2) }
     end

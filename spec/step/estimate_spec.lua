@@ -295,7 +295,7 @@ describe("estimate", function()
         if line.name == name then return line.recompute_seconds / line.forward_seconds end
       end
     end
-    local cases = { { { recompute = "full" }, 1, 1 }, { { recompute = "half" }, 0, 6 / 14 },
+    local cases = { { { recompute = "full" }, 1, 1 }, { { recompute = "policy" }, 0, 6 / 14 },
       { { recompute = "selective" }, 0, 1 }, { { recompute = "full", recompute_layers = 6 }, 0, 12 / 14 },
       { { recompute = "full", recompute_layers = 6, recompute_method = "uniform" }, 1, 1 },
       { { recompute = "full", recompute_layer_ids = { 0, 13 } }, 1 / 2, 2 / 14 } }
@@ -603,20 +603,20 @@ describe("estimate", function()
     end
   end)
 
-  it("runs half of the forward pass again under recompute = 'half'", function()
-    local none, half, full = run { recompute = "none" }, run { recompute = "half" }, run { recompute = "full" }
+  it("runs half of the forward pass again under recompute = 'policy'", function()
+    local none, half, full = run { recompute = "none" }, run { recompute = "policy" }, run { recompute = "full" }
     assert.near((none.step_seconds + full.step_seconds) / 2, half.step_seconds, 1e-12)
     assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
   end)
 
-  it("warns of recompute = 'half' where a chunk has one layer, which programs recompute whole or not", function()
+  it("warns of recompute = 'policy' where a chunk has one layer, which programs recompute whole or not", function()
     local function warned(layers, plan)
-      local given = { seq = 512, micro_batches = 4, pp = 2, recompute = "half", stack = "plain" }
+      local given = { seq = 512, micro_batches = 4, pp = 2, recompute = "policy", stack = "plain" }
       for key, value in pairs(plan or {}) do given[key] = value end
       local model = model_module.new("llama", { layers = layers, hidden = 1024, heads = 8, vocab = 32000 })
       local e = estimate.new { model = model, cluster = "dgx_h100", profile = false, plan = given }
       for _, text in ipairs(e.warnings) do
-        if text:find "^recompute = half: chunks of one layer" then return true end
+        if text:find "^recompute = policy: chunks of one layer" then return true end
       end
       return false
     end
@@ -714,7 +714,7 @@ describe("estimate", function()
 
   it("repeats under torchtitan's half what PyTorch's checkpointing by operator does not store", function()
     local function again(stack, plan)
-      local given = { seq = 4096, micro_batches = 2, recompute = "half", stack = stack }
+      local given = { seq = 4096, micro_batches = 2, recompute = "policy", stack = stack }
       for key, value in pairs(plan or {}) do given[key] = value end
       local e = estimate.new { cluster = "dgx_h100", plan = given,
         model = model_module.new("llama", { layers = 4, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336,

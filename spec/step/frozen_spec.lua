@@ -279,7 +279,7 @@ describe("recomputation of frozen layers", function()
   for _, stack in ipairs { "plain", "torchtitan" } do -- half: every second layer, or every second product
     it("repeats nothing, under the stack " .. stack, function()
       local none = repeated { frozen_layers = layers, stack = stack }
-      for _, how in ipairs { "selective", "half", "full" } do
+      for _, how in ipairs { "selective", "policy", "full" } do
         local step, stages, drawn, lines = repeated { frozen_layers = layers, recompute = how, stack = stack }
         assert.equal(none, step, how)
         assert.same({ 0, 0, 0 }, { stages[1], drawn, lines }, how)
@@ -287,7 +287,7 @@ describe("recomputation of frozen layers", function()
     end)
 
     it("leaves the other layers as they were, under the stack " .. stack, function()
-      for _, how in ipairs { "selective", "half", "full" } do
+      for _, how in ipairs { "selective", "policy", "full" } do
         local _, whole = repeated { pp = 2, recompute = how, stack = stack }
         local _, stages, drawn, lines = repeated { frozen_layers = 3, pp = 2, recompute = how, stack = stack }
         assert.is_true(whole[2] > 0, how)

@@ -107,9 +107,9 @@ describe("all-to-alls", function()
     near(run("none", { recompute = "full" }).step_seconds - 5 * 3 * hidden, e.step_seconds, "step")
   end)
 
-  it("are hidden in half of the repeated layers under recompute=half", function()
+  it("are hidden in half of the repeated layers under recompute=policy", function()
     local none, full = run("shared_experts", {}), run("shared_experts", { recompute = "full" })
-    local half = run("shared_experts", { recompute = "half" })
+    local half = run("shared_experts", { recompute = "policy" })
     near((none.step_seconds + full.step_seconds) / 2, half.step_seconds, "step")
     near((none.all_to_all_overlapped_seconds + full.all_to_all_overlapped_seconds) / 2,
       half.all_to_all_overlapped_seconds, "overlapped")
@@ -308,7 +308,7 @@ describe("a timeline", function()
   for _, case in ipairs { { "batch", {} }, { "batch", { pp = 3, micro_batches = 9 } },
     { "batch", { pp = 2, dp = 4, micro_batches = 8, schedule = "dualpipe" } },
     { "batch", { tp = 2, etp = 1, dp = 2 } }, { "shared_experts", {} }, { "shared_experts", { recompute = "full" } },
-    { "shared_experts", { recompute = "half" } }, { "shared_experts", { pp = 3, schedule = "zb_h1" } } } do
+    { "shared_experts", { recompute = "policy" } }, { "shared_experts", { pp = 3, schedule = "zb_h1" } } } do
     it("shows operators in full length beside the all-to-alls that they hide: " .. json.encode(case), function()
       for _, exchange in ipairs { 0.25, 2, 5, 20 } do
         local alone = run("none", case[2], { units = true, profile = profile(exchange) })

@@ -488,7 +488,7 @@ describe("the link to the host", function()
 
   it("carries the transfers that units and the update wait for", function()
     local bound = { unit = 0, update = 0, W = 0 }
-    for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", half = "chimera", full = "1f1b" } do
+    for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", policy = "chimera", full = "1f1b" } do
       local e = make(dense, { pp = 4, dp = 2, micro_batches = 4, zero = 1, schedule = schedule, recompute = recompute,
         offload_activations = 0.8, offload_weights = 0.1, offload_optimizer = 1,
         offload_gradients = schedule == "zb_h1" and 0.5 or 0 })
@@ -786,7 +786,7 @@ describe("what would help", function()
       return estimate.new({ model = dense, cluster = "dgx_h100",
         plan = merged({ seq = 2048, micro_batches = 4 }, change) }).step_seconds
     end
-    for _, value in ipairs { "none", "selective", "half" } do
+    for _, value in ipairs { "none", "selective", "policy" } do
       assert.equal(seconds { recompute = value }, by_text["recompute full → " .. value])
     end
     for _, n in ipairs { 1, 4 } do

@@ -185,7 +185,7 @@ describe("steps of slow stages", function()
         interval = false }[name]
     end
     for _, case in ipairs { { dp = 8 }, { dp = 2, pp = 4, schedule = "zb_h1" }, { dp = 2, pp = 4, recompute = "full" },
-      { dp = 2, pp = 4, recompute = "half" }, { dp = 8, recompute = "selective", recompute_modules = { "moe" } },
+      { dp = 2, pp = 4, recompute = "policy" }, { dp = 8, recompute = "selective", recompute_modules = { "moe" } },
       { dp = 2, pp = 2, tp = 2, schedule = "zb_h1" } } do
       for _, stack in ipairs { "megatron", "megatron:reads_counts=none", "megatron:blocking=true", "transformers" } do
         for _, factor in ipairs { 1.2, 8 } do -- the second ends all waits

@@ -52,7 +52,7 @@ describe("a plan with a changed field", function()
     assert.same({ 2, "every" }, { q.recompute_layers, q.recompute_method })
     q = changed({ dp = 2, recompute = "selective", recompute_modules = { "mlp" } }, { recompute = "full" })
     assert.is_nil(q.recompute_modules)
-    q = changed({ dp = 2, recompute = "half", recompute_keeps = { "linear_qkv" } }, { recompute = "full",
+    q = changed({ dp = 2, recompute = "policy", recompute_keeps = { "linear_qkv" } }, { recompute = "full",
       recompute_layers = 1 })
     assert.is_nil(q.recompute_keeps)
     assert.equal(1, q.recompute_layers)

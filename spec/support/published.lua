@@ -324,7 +324,7 @@ local function recompute_of(row, unknown)
   -- InternEvo repeats norms where it repeats no layers (modeling_internlm.py, dropout_selective_checkpoint).
   if row.framework == "internevo" and said == "none" then return "selective", { "layernorm" } end
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
-  if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
+  if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "policy" end
   if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
     local modules = {}
     for _, name in ipairs(known_modules) do
@@ -588,7 +588,7 @@ function published.plan(row, dtype)
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
-    recompute = keeps and "half" or recompute, recompute_modules = modules, recompute_keeps = keeps,
+    recompute = keeps and "policy" or recompute, recompute_modules = modules, recompute_keeps = keeps,
     recompute_layers = layers, dtype = dtype,
     zero = kept and 3 or zero, reshard = not kept,
     gradient_dtype = (row.use == "memory" -- Korthikanti et al.: 18 bytes of states a parameter
@@ -750,7 +750,7 @@ function published.stack(row)
   if row.device:find "^TPU7x" then stack.attention = "tokamax" end -- tpu-recipes: use_tokamax_splash
   stack.one_hot_embedding = one_hot_embedding(row)
   -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
-  if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.half_products = false end
+  if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.operator_policy = false end
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   -- Megatron-Bridge pads dropped experts to their capacity (moe_pad_expert_input_to_capacity).

@@ -36,8 +36,9 @@ function spaces.new(seed)
   local devices = 1 << (random(4) + 1)
   local vary = { tp = some(random, { 1, 2, 4, 8 }), pp = some(random, { 1, 2, 4 }), cp = some(random, { 1, 2 }),
     dp = { 1, 2, 4, 8, 16, 32 }, micro_batch = some(random, { 1, 2, 4 }), vp = some(random, { 1, 2, 3 }),
-    schedule = some(random, { "1f1b", "interleaved", "gpipe" }), recompute = some(random, { "full", "half", "selective",
-      "none" }), zero = some(random, { 3, 0, 1, 2 }), reshard = some(random, { true, false }),
+    schedule = some(random, { "1f1b", "interleaved", "gpipe" }),
+    recompute = some(random, { "full", "policy", "selective", "none" }),
+    zero = some(random, { 3, 0, 1, 2 }), reshard = some(random, { true, false }),
     overlap_parameters = { false, true },
     overlap_gradients = { false, true }, overlap_sends = { false, true } }
   vary.rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" }

@@ -33,7 +33,7 @@ function step_core.program(given)
       role = "outside", beside_seconds = 0, host = "none" })
   end
   for i, kind in ipairs(given.kinds) do
-    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, shared_bytes = 0, remade_bytes = 0,
+    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, policy_bytes = 0, shared_bytes = 0, remade_bytes = 0,
       forward_only = false, stored = false, owns_table = false, copies_table = false })
   end
   return core.program(all)

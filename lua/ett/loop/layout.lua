@@ -313,7 +313,7 @@ local function read_recompute(s, found)
   elseif (families.gemm or 0) > 0 then
     local forward = #s.gemm
     local half = families.gemm < 0.75 * forward
-    set(found, "recompute", half and "half" or "full", half and "likely" or "certain",
+    set(found, "recompute", half and "policy" or "full", half and "likely" or "certain",
       ("%d of %d products ran again in the backward pass"):format(families.gemm, forward))
   else
     set(found, "recompute", "selective", "certain", "attention's core ran again in the backward pass")

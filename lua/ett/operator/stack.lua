@@ -70,7 +70,7 @@ stack_module.fields = {
   gathers_biases = flag, joins_heads = flag, one_hot_embedding = flag, repeats_tokens = flag,
   separate_gates = flag,
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
-  weighs_activations = flag, half_products = flag, keeps_outputs = flag,
+  weighs_activations = flag, operator_policy = flag, keeps_outputs = flag,
   gathers_tensors = flag, master_shards = flag, whole_stages = flag, defers_gradients = flag,
   frees_gradients = flag,
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },

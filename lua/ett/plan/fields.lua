@@ -147,7 +147,7 @@ local fields = {
         .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
     { "recompute_keeps", "list", optional = true,
       program = as_text,
-      help = "operators (linear_qkv, flash_attention, …) whose outputs recompute = half stores, beside a layer's "
+      help = "operators (linear_qkv, flash_attention, …) whose outputs recompute = policy stores, beside a layer's "
         .. "input; it repeats all others. A product's output is stored after the sum over its ranks. mla_q and mla_kv, "
         .. "compressed queries and keys after their norms (MaxText), are stored and also repeated (default: as in the "
         .. "stack)" },
@@ -187,10 +187,11 @@ local fields = {
       end },
       help = "interleaved: number of micro-batches that run through one chunk before the next chunk (default pp, or "
         .. "the next valid number)" },
-    { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
+    { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "policy", "full" },
       c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing recomputation",
-      help = "operators that the backward pass repeats: none, selective (attention's core), half (those that "
-        .. "recompute_keeps or the stack choose), full" },
+      help = "operators that the backward pass repeats: none, selective (attention's core), policy (a "
+        .. "checkpoint policy of JAX or PyTorch: recompute_keeps or the stack say what is stored; else every second "
+        .. "layer is repeated), full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage fsdp=3",
       needs = { copies, replicated },
       program = function(zero, p) return zero == 3 and p.stack ~= nil and replicated(p) end, -- Times:of_plan

@@ -272,7 +272,7 @@ local function overlap(p, add, context)
   if not context.schedules:properties(p.schedule).pairs then
     add("%s needs schedule = '1f1b' or 'interleaved', or one with pairs, got '%s'", text, p.schedule)
   end
-  if p.recompute == "full" or p.recompute == "half" then
+  if p.recompute == "full" or p.recompute == "policy" then
     add("%s needs recompute = 'none' or 'selective', got '%s'", text, p.recompute)
   end
   for _, module in ipairs(p.recompute_modules or {}) do
@@ -416,9 +416,9 @@ end
 --- The operators whose outputs are stored.
 local function kept_outputs(p, add)
   if not p.recompute_keeps then return end
-  -- A search sets p.recompute later, to "half".
-  if (p.recompute or "half") ~= "half" then
-    add("recompute_keeps needs recompute = 'half', got '%s'", p.recompute)
+  -- A search sets p.recompute later, to "policy".
+  if (p.recompute or "policy") ~= "policy" then
+    add("recompute_keeps needs recompute = 'policy', got '%s'", p.recompute)
   end
   once(p, "recompute_keeps", add)
   for _, name in ipairs(p.recompute_keeps) do

@@ -25,7 +25,7 @@ local changes = {
   { zero = 3, recompute = "full", quantised = "single" },
 }
 
-local strength = { none = 0, selective = 1, half = 2, full = 3 }
+local strength = { none = 0, selective = 1, policy = 2, full = 3 }
 
 -- Most devices of a hint, as a multiple of the plan's.
 local most_growth = 128

@@ -20,7 +20,7 @@ local list = {
   { "micro_batches", "part", follows = true, title = "m" },
   { "schedule", "chunk" },
   { "vp", "chunk" },
-  { "recompute", "walked", title = "recomp", values = { "none", "selective", "half", "full" } },
+  { "recompute", "walked", title = "recomp", values = { "none", "selective", "policy", "full" } },
   { "zero", "walked", values = { 0, 1, 2, 3 } },
   { "reshard", "walked", values = { true, false } },
   { "rank_order", "part", title = "ranks" },

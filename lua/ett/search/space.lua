@@ -38,7 +38,7 @@ for _, name in ipairs(searched.given) do structural[name] = true end
 -- Fields that need certain values of a walked field (ett.plan.rules).
 local needs = { shard = { "zero", function(zero) return zero > 0 end },
   recompute_modules = { "recompute", function(recompute) return recompute == "selective" end },
-  recompute_keeps = { "recompute", function(recompute) return recompute == "half" end },
+  recompute_keeps = { "recompute", function(recompute) return recompute == "policy" end },
   recompute_layers = { "recompute", function(recompute) return recompute == "full" end } }
 needs.recompute_layer_ids = needs.recompute_layers
 
@@ -558,7 +558,7 @@ end
 local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
-  p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "half"
+  p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "policy"
     or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
   setting.p, setting.schedules = p, schedules_of(self, stack)

@@ -668,21 +668,21 @@ local function items_of(model, p, times)
   return c, layers, items
 end
 
--- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
--- recompute=half repeats (nil: half of all); `order` lists { index, times }; `remade_bytes` are the bytes that the
+-- The operations of one layer: `uses` maps an operation's index to its number of runs, `policy_uses` to those that
+-- recompute=policy repeats (nil: half of all); `order` lists { index, times }; `remade_bytes` are the bytes that the
 -- largest checkpointed module makes again; `outside_bytes` are stored by a lookup before the repeated part;
 -- copies_table: whether the weights contain a copy of the embedding's table.
 local function run_of(state, items, place)
-  local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
+  local uses, order, policy_uses, policy_bytes, repeated = {}, {}, nil, 0.0, nil
   local most, remade, moe, outside, copies_table = 0.0, 0.0, {}, 0.0, false
   local keeps = state.plan.recompute_keeps
-  if (keeps or state.software.half_products) and place == "middle" then
+  if (keeps or state.software.operator_policy) and place == "middle" then
     if keeps then
-      half_bytes, repeated = kept_outputs(items, keeps, state.plan.dtype)
+      policy_bytes, repeated = kept_outputs(items, keeps, state.plan.dtype)
     else
-      half_bytes, repeated = checkpointed(items, state.configuration)
+      policy_bytes, repeated = checkpointed(items, state.configuration)
     end
-    half_uses = {}
+    policy_uses = {}
   end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, item, place)
@@ -696,7 +696,7 @@ local function run_of(state, items, place)
     if slices.is_repeated_place[place] and item.frozen ~= "layer" and item.again == "moe" then
       moe[index] = (moe[index] or 0) + item.times
     end
-    if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
+    if policy_uses then policy_uses[index] = (policy_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
     if item.tensor and place == "middle" then state.tensors[item.tensor] = true end
     if item.checkpoint then
@@ -707,7 +707,7 @@ local function run_of(state, items, place)
   add_accumulation(state, uses)
   local wait = host_waits.of_layer(state, uses, moe, order)
   if wait then uses[add(state, wait)] = 1 end
-  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes, remade_bytes = most,
+  return { uses = uses, order = order, policy_uses = policy_uses, policy_bytes = policy_bytes, remade_bytes = most,
     outside_bytes = outside, copies_table = copies_table }
 end
 
@@ -737,7 +737,8 @@ local function describe(model, p, times, placed)
     end
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or input + run.outside_bytes,
-      half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
+      policy_bytes = run.policy_uses and not layer.frozen and input + run.policy_bytes or 0,
+      policy_uses = run.policy_uses,
       remade_bytes = run.remade_bytes,
       shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
       boundary = boundary, forward_only = layer.frozen == "layer", stored = layer.stored or false,
@@ -780,9 +781,9 @@ function lower.repeats(recompute, o, kind, index, shares)
   if not slices.is_repeated_place[kind.place] or kind.forward_only then return 0 end
   if o.never_again then return shares and shares.outputs or 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
-  if recompute == "half" then
+  if recompute == "policy" then
     if kind.place == "prediction" then return 0 end
-    local runs = kind.half_uses and kind.half_uses[index]
+    local runs = kind.policy_uses and kind.policy_uses[index]
     return runs and runs / kind.uses[index] or 0.5
   end
   return recompute == "full" and (shares and shares.layers or 1) or 0

@@ -155,14 +155,14 @@ end
 --- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
 --- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
 function slices.warning(p, lowered)
-  if p.recompute ~= "half" or lowered.stack.half_products or p.recompute_keeps then return nil end
+  if p.recompute ~= "policy" or lowered.stack.operator_policy or p.recompute_keeps then return nil end
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
     local count = 0
     for _, kind in ipairs(layers) do
       if kind.place == "middle" and not kind.forward_only then count = count + 1 end
     end
     if count == 1 then
-      return "recompute = half: chunks of one layer count the mean of none and full; programs recompute whole layers"
+      return "recompute = policy: chunks of one layer count the mean of none and full; programs recompute whole layers"
     end
   end
 end

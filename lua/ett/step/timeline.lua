@@ -504,8 +504,8 @@ local function bytes_of_slice(state, layers)
     end
     local again = repeated and repeated[i]
     local full = again and (again.layers == 0 and none or not again.opens and 0.0) or kind.input_bytes
-    local by = { none = none, selective = selective, full = full, half = kind.place == "prediction" and none
-      or kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
+    local by = { none = none, selective = selective, full = full, policy = kind.place == "prediction" and none
+      or kind.policy_bytes > 0 and kind.policy_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (slices.is_repeated_place[kind.place] and by[p.recompute] or none)
     shared = math.max(shared, kind.shared_bytes)
   end

@@ -6,7 +6,8 @@
 
 const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "custom",
                                               NULL};
-const char *const ett_step_lua_recomputes[] = {"none", "selective", "full", "half", NULL};
+const char *const ett_step_lua_recomputes[] = {"none", "selective", "full", "policy",
+                                               NULL};
 const char *const ett_step_lua_overlaps[] = {"none", "shared_experts", "batch", NULL};
 
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)

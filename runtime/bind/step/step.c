@@ -79,7 +79,7 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, places),
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
-    FIELD(ett_layer_kind, half_bytes, NUMBER, NULL),
+    FIELD(ett_layer_kind, policy_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, remade_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, shared_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, boundary, NUMBER, NULL),
@@ -176,16 +176,16 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
   lua_settop(L, top);
 }
 
-/* Replaces the halves of the runs by those of the table on the stack. */
-static void get_half_uses(lua_State *L, ett_program *program, size_t kind) {
+/* Replaces the default, half of the runs, by those of the table on the stack. */
+static void get_policy_uses(lua_State *L, ett_program *program, size_t kind) {
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
     lua_Integer operation = luaL_checkinteger(L, -2);
     lua_Number runs = luaL_checknumber(L, -1);
     luaL_argcheck(L,
                   operation >= 1 && (size_t)operation <= program->operation_count &&
                       runs >= 0 && isfinite(runs),
-                  1, "field 'half_uses' must map indexes of operations to runs");
-    program->half_uses[kind * program->operation_count + (size_t)operation - 1] = runs;
+                  1, "field 'policy_uses' must map indexes of operations to runs");
+    program->policy_uses[kind * program->operation_count + (size_t)operation - 1] = runs;
   }
 }
 
@@ -205,10 +205,10 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
                     1, "field 'uses' must map indexes of operations to counts");
       size_t place = k * program->operation_count + (size_t)operation - 1;
       program->uses[place] = (int32_t)uses;
-      program->half_uses[place] = (double)uses / 2;
+      program->policy_uses[place] = (double)uses / 2;
     }
-    if (lua_getfield(L, at, "half_uses") == LUA_TTABLE)
-      get_half_uses(L, program, k);
+    if (lua_getfield(L, at, "policy_uses") == LUA_TTABLE)
+      get_policy_uses(L, program, k);
     lua_settop(L, at - 1);
   }
 }

@@ -356,7 +356,7 @@ local function recompute(p, h, add, leave_out)
   if modules and #modules == 0 then return end
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
   add("recompute-modules", modules and table.concat(modules, " "))
-  if p.recompute ~= "full" and p.recompute ~= "half" then return end
+  if p.recompute ~= "full" and p.recompute ~= "policy" then return end
   local first = p.recompute_layer_ids and first_layers(p, h.layers)
   if first or p.recompute_layers and p.recompute_method ~= "every" then
     add("recompute-method", first and "block" or p.recompute_method)
@@ -371,9 +371,9 @@ local function recompute(p, h, add, leave_out)
   elseif p.recompute_layers then
     leave_out "recompute_method = 'every': exported as full recomputation"
   end
-  local half = p.recompute == "half" and h.layers / (p.pp * p.vp * 2)
-  if half and (half % 1 ~= 0 or p.split or stacks.get(p.stack).half_products) then
-    leave_out "recompute = 'half': exported as full recomputation"
+  local half = p.recompute == "policy" and h.layers / (p.pp * p.vp * 2)
+  if half and (half % 1 ~= 0 or p.split or stacks.get(p.stack).operator_policy) then
+    leave_out "recompute = 'policy': exported as full recomputation"
     half = nil
   end
   add("recompute-method", half and "block" or "uniform")

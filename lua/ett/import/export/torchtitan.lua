@@ -30,7 +30,7 @@ torchtitan.methods = { all_gather = "allgather", ring = "alltoall" }
 local function checkpointing(p, leave_out)
   local mode = p.recompute
   if mode == "selective" then
-    leave_out "recompute = 'selective': torchtitan's selective mode repeats every second product and more (half)"
+    leave_out "recompute = 'selective': torchtitan's selective mode repeats every second product and more (policy)"
   end
   if p.recompute_layers and p.recompute_method == "every" then
     return { { "mode", "selective" }, { "selective_ac_option", tostring(p.recompute_layers) } }
@@ -39,9 +39,9 @@ local function checkpointing(p, leave_out)
   elseif p.recompute_layer_ids then
     leave_out "recompute_layer_ids: torchtitan repeats each N-th layer; exported as full"
   end
-  local layers = mode == "half" and not require("ett.operator.stack").get(p.stack).half_products
-  return { { "mode", mode == "half" and "selective" or mode },
-    { "selective_ac_option", (mode == "half" or mode == "selective") and (layers and "2" or "op") or nil } }
+  local layers = mode == "policy" and not require("ett.operator.stack").get(p.stack).operator_policy
+  return { { "mode", mode == "policy" and "selective" or mode },
+    { "selective_ac_option", (mode == "policy" or mode == "selective") and (layers and "2" or "op") or nil } }
 end
 
 --- The converters of products: nn.Linear and the experts' grouped products have one each.

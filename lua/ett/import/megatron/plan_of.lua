@@ -168,7 +168,8 @@ local function layer_ids(args, layers)
     ids[id] = true
   end
   if behind then
-    args:note("--recompute-layer-ids %s: the model has %d layers, so those from %d on are left out", text, layers, layers)
+    args:note("--recompute-layer-ids %s: the model has %d layers, so those from %d on are left out", text, layers,
+      layers)
   end
   return ids
 end
@@ -242,8 +243,8 @@ local function split_of(p, args, layers)
   return list
 end
 
---- Layers of the slices in --pipeline-model-parallel-layout, or nil; the slice of the layers of multi-token prediction if
---- it is not the last.
+--- Layers of the slices in --pipeline-model-parallel-layout, or nil; the slice with multi-token prediction if it is not
+--- the last.
 local function stated_slices(p, args, layers)
   local text, slices, predicted, sum = args:text "pipeline-model-parallel-layout", nil, nil, 0
   if text then slices, predicted = layout(text) end

@@ -168,7 +168,7 @@ return function(config, given, _, note, assume)
   set_reduction(p, config, given, note)
   local checkpoints = config("", "activation_checkpointing", {})
   if not given.recompute and next(checkpoints) then
-    note "the file does not state which layers are recomputed; add recompute=full or half if the program does"
+    note "the file does not state which layers are recomputed; add recompute=full or policy if the program does"
   end
   if not given.stack then
     note("the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs"

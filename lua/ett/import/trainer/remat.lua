@@ -121,7 +121,7 @@ function remat.set(p, config, h, note, replaced)
       end
     end
   end
-  if keeps[1] then p.recompute, p.recompute_keeps = "half", keeps end
+  if keeps[1] then p.recompute, p.recompute_keeps = "policy", keeps end
   if away > 0 then p.offload_activations = away / kept end
 end
 

@@ -187,7 +187,7 @@ local function set_pipeline(p, config, given, layers, note)
   end
 end
 
---- Selective checkpointing by operator, or of each N-th layer. Half of the layers are those of `recompute = half`.
+--- Selective checkpointing by operator, or of each N-th layer. Half of the layers are those of `recompute = policy`.
 local function set_recompute(p, config, given, note)
   local mode = config("activation_checkpoint", "mode", "selective")
   local option = config("activation_checkpoint", "selective_ac_option", "2")
@@ -195,12 +195,12 @@ local function set_recompute(p, config, given, note)
   if given.recompute then return end
   if mode == "memory_budget" then
     error_module.raise("format", "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses "
-      .. "what is repeated; give recompute=none, half or full")
+      .. "what is repeated; give recompute=none, policy or full")
   end
-  p.recompute = choice("activation_checkpoint.mode", { none = "none", half = "selective", full = "full" }, mode)
+  p.recompute = choice("activation_checkpoint.mode", { none = "none", policy = "selective", full = "full" }, mode)
   local every = mode == "selective" and math.tointeger(option:match "^%d+$") -- str.isdigit
   if every == 2 then
-    p.stack = p.stack .. ":half_products=false"
+    p.stack = p.stack .. ":operator_policy=false"
   elseif every then -- 0: all layers (_apply_layer_sac)
     p.recompute = "full"
     if every == 1 or every == 0 or given.recompute_layer_ids then return end
