@@ -13,6 +13,9 @@ local wide = model.new("llama", { layers = 8, hidden = 8192, heads = 64, vocab =
 local moe = model.new("mixtral", { layers = 4, hidden = 1024, heads = 16, vocab = 32000, ffn = 2048,
   experts = 8, top_k = 2 })
 
+local predicting = model.new("llama", { layers = 10, hidden = 1024, heads = 16, vocab = 32000, mtp_layers = 2,
+  tied_embeddings = true })
+
 local function make(m, plan)
   plan.seq = 2048
   local what = { model = m, plan = plan, cluster = "dgx_h100", units = true }
@@ -42,6 +45,12 @@ local plans = {
   { "V-shaped", dense, { pp = 2, vp = 2, micro_batches = 8, schedule = "zb_v" } },
   { "two-way", dense, { pp = 4, dp = 2, micro_batches = 8, schedule = "chimera" } },
   { "experts", moe, { pp = 2, dp = 8, ep = 8, micro_batches = 3 } },
+  { "multi-token prediction before the head, recomputed", predicting, { pp = 3, tp = 2, micro_batches = 4,
+    split = { 5, 5, 0 }, mtp_slice = 2, recompute = "full" } },
+  { "multi-token prediction, recomputed in part", predicting, { pp = 2, vp = 2, schedule = "interleaved",
+    micro_batches = 4, recompute = "full", recompute_layer_ids = { 0, 9, 11 } } },
+  { "multi-token prediction, selective recompute", predicting, { pp = 2, micro_batches = 4, schedule = "zb_h1",
+    recompute = "selective" } },
 }
 
 describe("the timeline of a step", function()
@@ -178,6 +187,18 @@ describe("messages of gradients and weights", function()
       end)
     end
   end
+
+  it("have one copy of the embedding's table a stage", function()
+    for _, plan in ipairs { { pp = 2 }, { pp = 3, split = { 5, 5, 0 }, mtp_slice = 2 }, { pp = 2, schedule = "zb_v",
+      vp = 2 }, { pp = 2, schedule = "chimera" } } do
+      local e = make(predicting, merged({ dp = 2, micro_batches = 8 }, plan))
+      for i, stage in ipairs(timeline.of(e).stages) do
+        for _, m in ipairs(stage.messages) do
+          if m.group == "dp" then assert.near(4 * e.stages[i].parameters, m.bytes, 1e-6 * m.bytes) end
+        end
+      end
+    end
+  end)
 
   it("have the type of reduce_dtype, and stored gradients keep theirs", function()
     for zero, times in pairs { [0] = 1, 1, 4, 4 } do

@@ -742,7 +742,8 @@ local function describe(model, p, times, placed)
       remade_bytes = run.remade_bytes,
       shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
       boundary = boundary, forward_only = layer.frozen == "layer", stored = layer.stored or false,
-      owns_table = i == owner, copies_table = run.copies_table, uses = run.uses, order = run.order }
+      owns_table = i == owner, frozen_table = layer.frozen_table or false, copies_table = run.copies_table,
+      uses = run.uses, order = run.order }
     copied = copied or run.copies_table
   end
   local gather = add_gather(state, stream_bytes)
@@ -772,6 +773,7 @@ local function describe(model, p, times, placed)
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
     gather = state.operations[gather], boundary_bytes = description.boundary_bytes, tensors = state.tensors,
+    table_parameters = tied_embedding_bytes / schema.dtype_bytes[p.gradient_dtype],
     blocking_reductions = description.blocking_reductions }, description, state.groups
 end
 
@@ -821,8 +823,9 @@ end
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
 ---@return table { program = userdata, operations = list, kinds = list of layers { uses, order, … }, configuration = c,
----  stack, gather?, boundary_bytes, tensors = set of names of outputs, blocking_reductions, parts = the same fields for
----  each part of the cluster }; the outer fields are those of parts[1]
+---  stack, gather?, boundary_bytes, tensors = set of names of outputs, table_parameters = those of a copy of the
+---  embedding's table, blocking_reductions, parts = the same fields for each part of the cluster }; the outer fields are
+---  those of parts[1]
 function lower.program(model, p, times)
   p, times = prepared(model, p, times)
   local parts, descriptions = {}, {}

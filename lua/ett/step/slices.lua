@@ -231,6 +231,17 @@ function slices.shared_parameters(sharing, lowered, layers, gathered)
   return sums
 end
 
+--- Parameters of the copies of the embedding's table that C removes from a stage, because the stage has the embedding or
+--- another copy (find_tied in runtime/step/step.c).
+---@param layers table[] kinds of all slices of the stage
+function slices.removed_copies(lowered, layers)
+  local owned, copies = false, 0
+  for _, kind in ipairs(layers) do
+    owned, copies = owned or kind.owns_table, copies + (kind.copies_table and 1 or 0)
+  end
+  return math.max(0, owned and copies or copies - 1) * lowered.table_parameters
+end
+
 --- The demand of a gather over a number of ranks by devices of some parts of the cluster. Gathers of other layers have
 --- other bytes.
 local function demand_of(demands, bytes, ranks, parts)

@@ -316,14 +316,16 @@ local groups = { data = "dp", ["expert data"] = "expert dp" }
 
 --- Numbers of weights of a stage by kind: those with gradients to reduce, and those to gather after the update.
 local function shared_weights(state, stage)
-  local reduced, gathered = {}, {}
+  local layers, lowered, sharing = {}, state.on.lowered, state.sharing
   for slot = stage.number, #state.slices, state.e.plan.pp do
-    local layers = state.on.layers[state.slices[slot]]
-    for to, is_gather in pairs { [reduced] = false, [gathered] = true } do
-      for kind, n in pairs(slices.shared_parameters(state.sharing, state.on.lowered, layers, is_gather)) do
-        to[kind] = (to[kind] or 0.0) + n
-      end
-    end
+    local own = state.on.layers[state.slices[slot]]
+    table.move(own, 1, #own, #layers + 1, layers)
+  end
+  local reduced = slices.shared_parameters(sharing, lowered, layers)
+  local gathered = slices.shared_parameters(sharing, lowered, layers, true)
+  local kind = lowered.kinds[1].frozen_table and "frozen_dense" or "dense"
+  for _, sums in ipairs(sharing.dense > 1 and { reduced, gathered } or {}) do
+    sums[kind] = sums[kind] - slices.removed_copies(lowered, layers)
   end
   return reduced, gathered
 end
