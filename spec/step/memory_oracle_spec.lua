@@ -5,6 +5,7 @@ local memory_oracle = require "memory_oracle"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local random_plans = require "random_plans"
+local simulator = require "pipeline_simulator"
 
 local profile = random_plans.profile()
 
@@ -74,6 +75,58 @@ describe("the memory of a stage", function()
       several = several + (#e.stages > 1 and 1 or 0)
     end)
     assert.is_true(several > 10)
+  end)
+end)
+
+describe("the embedding's table", function()
+  --- The stages that hold it, and the copies beside the embedding. Those of the embedding need none.
+  local function holders(h, p)
+    local s, owners, found, slices = simulator.schedule(p.schedule, p), {}, {}, p.pp * p.vp
+    local predicted = h.mtp_layers and (p.mtp_slice or slices)
+    for stage, chunks in ipairs(s.slice) do
+      for _, slice in ipairs(chunks) do owners[stage] = owners[stage] or slice == 1 end
+    end
+    local copies, first = 0, nil
+    for stage, chunks in ipairs(s.slice) do
+      local reads, reduces = false, false -- one way of the schedule reduces
+      for chunk, slice in ipairs(chunks) do
+        local own = slice == predicted or h.tied_embeddings and slice == slices
+        reads, reduces = reads or own, reduces or own and chunk <= p.vp
+        if slice == 1 and chunk <= p.vp then first = first or stage end
+      end
+      if reads and not owners[stage] then copies, found[stage] = copies + 1, reduces or nil end
+    end
+    if next(found) and not p.frozen_layers then found[first] = true else found = {} end
+    return found, copies, s.ways
+  end
+
+  it("is on the stages of its lookups and of a tied head, once, and they reduce its gradient", function()
+    local random, groups = random_plans.generator(36), {}
+    cases(100, 39, function(kind, h, p)
+      local slices = p.pp * (p.vp or 1)
+      if not p.mtp_slice then
+        p.schedule = p.vp and random { "interleaved", "zb_v" } or random { "1f1b", "zb_h1", "chimera", "dualpipe" }
+      end
+      local model = model_of(kind, h)
+      local e = run(model, p)
+      if not e or slices == 1 then return end
+      local found, copies, ways = holders(h, random_plans.with(p, { vp = e.plan.vp, micro_batches = 2 * p.micro_batches }))
+      local sum = 0
+      for i, s in ipairs(e.stages) do
+        assert.equal(found[i] or false, s.tied_embedding_seconds > 0, ("stage %d: %s; %s"):format(i, text(h), text(p)))
+        sum = sum + s.parameters - s.expert_parameters
+      end
+      groups[copies] = (groups[copies] or 0) + 1
+      if p.frozen_layers then return end
+      local rows = (h.vocab + 128 * p.tp - 1) // (128 * p.tp) * 128 -- on a rank
+      local one = run(model, random_plans.with(p, { pp = 1, vp = 1, schedule = "gpipe", split = false,
+        mtp_slice = false }))
+      if not one then return end
+      local whole = one.stages[1].parameters - one.stages[1].expert_parameters
+      assert.equal(ways * whole + copies * rows * h.hidden, sum, text(h) .. "; " .. text(p))
+    end)
+    assert.is_true(groups[0] > 10 and groups[1] > 10 and groups[2] > 1, ("%d %d %d"):format(groups[0], groups[1],
+      groups[2] or 0))
   end)
 end)
 

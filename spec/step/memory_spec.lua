@@ -51,9 +51,10 @@ describe("the passes of a stage", function()
         local kept, working = random(1000), random(4000)
         local input = random(kept + 1)
         operations[k] = { activation_bytes = kept + 0.0, working_bytes = working + 0.0 }
-        local place = k == 1 and random(2) == 0 and "first" or k == count and random(2) == 0 and "last" or "middle"
+        local place = k == 1 and random(2) == 0 and "first" or k == count and random(2) == 0 and "last"
+          or k > 1 and (kinds[k - 1].place == "prediction" or random(6) == 0) and "prediction" or "middle"
         kinds[k] = { place = place, count = 1 + random(4), uses = { [k] = 1 }, input_bytes = input + 0.0 }
-        local again = place == "middle"
+        local again = place == "middle" or place == "prediction"
         for _ = 1, kinds[k].count do
           layers[#layers + 1] = { kept = again and input or kept, working = working, again = again and kept - input }
         end

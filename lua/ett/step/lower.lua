@@ -824,8 +824,8 @@ end
 ---@param times table from ett.step.times
 ---@return table { program = userdata, operations = list, kinds = list of layers { uses, order, … }, configuration = c,
 ---  stack, gather?, boundary_bytes, tensors = set of names of outputs, table_parameters = those of a copy of the
----  embedding's table, blocking_reductions, parts = the same fields for each part of the cluster }; the outer fields are
----  those of parts[1]
+---  embedding's table, blocking_reductions, parts = the same fields for each part of the cluster }; the outer fields
+---  are those of parts[1]
 function lower.program(model, p, times)
   p, times = prepared(model, p, times)
   local parts, descriptions = {}, {}

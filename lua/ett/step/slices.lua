@@ -231,8 +231,8 @@ function slices.shared_parameters(sharing, lowered, layers, gathered)
   return sums
 end
 
---- Parameters of the copies of the embedding's table that C removes from a stage, because the stage has the embedding or
---- another copy (find_tied in runtime/step/step.c).
+--- Parameters of the copies of the embedding's table that C removes from a stage, because the stage has the embedding
+--- or another copy (find_tied in runtime/step/step.c).
 ---@param layers table[] kinds of all slices of the stage
 function slices.removed_copies(lowered, layers)
   local owned, copies = false, 0
