@@ -253,7 +253,7 @@ static int64_t layers_on(const ett_evaluation *e, const slot_pass *pass, size_t 
   const ett_layer_kind *kind = &pass->program->kinds[k];
   int slices = e->plan->pp * e->plan->vp;
   if (kind->place != ETT_PLACE_MIDDLE)
-    return ett_program_slice_of(kind, slices, e->plan->prediction) == pass->slice
+    return ett_program_slice_of(kind, slices, ett_step_prediction(e->plan)) == pass->slice
                ? kind->count
                : 0;
   int64_t begin = *at > pass->from ? *at : pass->from;

@@ -171,7 +171,7 @@ int ett_parts_choose(ett_evaluation *e, const ett_step_arrays *a) {
     if (!program)
       return ett_err_set(e->err, ETT_ERR_INTERNAL,
                          "internal error: %d parts, programs of %d", p->parts.count, k);
-    if (ett_program_slices(program, (int)slices, a->slice_split, p->prediction,
+    if (ett_program_slices(program, (int)slices, a->slice_split, ett_step_prediction(p),
                            w->sums + (size_t)k * slices, w->layers, e->err) != 0)
       return -1;
   }
@@ -203,7 +203,7 @@ const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a) 
   for (size_t k = 0; k < program->kind_count; k++) {
     const ett_layer_kind *kind = &program->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
-      int at = ett_program_slice_of(kind, (int)w->slices, e->plan->prediction);
+      int at = ett_program_slice_of(kind, (int)w->slices, ett_step_prediction(e->plan));
       add_runs(e, (size_t)at, k, kind->count);
       continue;
     }

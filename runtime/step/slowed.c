@@ -21,7 +21,7 @@ int ett_slowed_slots(const ett_evaluation *e, const ett_step_arrays *a) {
       continue;
     if (program != known || p->slowdown[rank] != factor)
       status = ett_program_slowed(program, p->slowdown[rank], (int)slices, a->slice_split,
-                                  p->prediction, of_kinds, sums,
+                                  ett_step_prediction(p), of_kinds, sums,
                                   (int64_t *)(sums + slices), e->err);
     known = program;
     factor = p->slowdown[rank];

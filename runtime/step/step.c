@@ -807,6 +807,10 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
   }
 }
 
+int ett_step_prediction(const ett_step_plan *p) {
+  return p->prediction < 0 ? p->pp * p->vp - 1 : p->prediction;
+}
+
 ett_degrees ett_step_degrees(const ett_step_plan *p) {
   return (ett_degrees){p->tp, p->cp,  p->ep,         p->dp,
                        p->pp, p->etp, p->rank_order, p->cp_ulysses};
@@ -1078,7 +1082,7 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
     memcpy(a->slice_split, plan->split, (size_t)slices * sizeof *a->split);
   else
     ett_split_even(ett_program_middle_layers(e->program), slices, a->slice_split);
-  if (ett_program_slices(e->program, slices, a->slice_split, plan->prediction,
+  if (ett_program_slices(e->program, slices, a->slice_split, ett_step_prediction(plan),
                          a->slice_sums, a->slice_layers, e->err) != 0)
     return -1;
   find_alike(e, a);

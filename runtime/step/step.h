@@ -70,8 +70,8 @@ typedef struct ett_step_plan {
   double optimizer_bytes; /* per parameter: master weight and moments */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */
   int64_t interleave_group; /* `group` of ett_pipeline */
-  int prediction;           /* the slice of ETT_PLACE_PREDICTION, from 0 */
-  const int64_t *split;     /* middle layers per slice; NULL: even split */
+  int prediction;       /* the slice of ETT_PLACE_PREDICTION, from 0; below 0: the last */
+  const int64_t *split; /* middle layers per slice; NULL: even split */
   const ett_orders *orders; /* for ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
   const double *slowdown;   /* per stage: factor of its operators' times; NULL: 1 */
 } ett_step_plan;
@@ -196,6 +196,9 @@ int ett_step_slowed(const ett_program *program, const ett_step_plan *plan,
 /* The parts of each stage's devices, as bits. Fails if a tensor, context or expert group
  * spans two parts. */
 int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err);
+
+/* The slice of ETT_PLACE_PREDICTION. */
+int ett_step_prediction(const ett_step_plan *plan);
 
 /* Degrees and rank order of a plan, and the placement of its ranks on the tiers. */
 ett_degrees ett_step_degrees(const ett_step_plan *plan);

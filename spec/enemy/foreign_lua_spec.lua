@@ -142,7 +142,7 @@ describe("a script", function()
       local list = {}
       for i = 1, ranks do list[i] = i - 1 end
       p.rank_map = step.map(list)
-      p.prediction = p.pp * p.vp - 1
+      p.prediction = -1
       local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2,
         recompute_layers = 0, recompute_method = "block" }
       for name in ("boundary_bytes tied_embedding_bytes workspace_bytes context_bytes communicator_bytes "

@@ -91,7 +91,7 @@ describe("a sweep", function()
     local new = require("ett.model").new
     local dense = { tp = { 1, 2 }, cp = { 1, 2 }, micro_batch = { 1, 2 }, sequence_parallel = { false, true },
       recompute = { "none", "selective", "full" }, stack = { "plain", "megatron", "transformers_fsdp" } }
-    local experts = { tp = { 1, 2 }, ep = { 2, 4 }, micro_batch = { 1, 2 }, recompute = { "half", "selective" },
+    local experts = { tp = { 1, 2 }, ep = { 2, 4 }, micro_batch = { 1, 2 }, recompute = { "policy", "selective" },
       expert_skew = { 0, 1 }, stack = { "megatron_moe", "torchtitan" } }
     for _, one in ipairs {
       { new("llama", { layers = 4, hidden = 512, heads = 8, kv_heads = 4, vocab = 1000 }), dense },
@@ -113,6 +113,25 @@ describe("a sweep", function()
         end
       end
     end
+  end)
+
+  it("has the best plan of a search, with multi-token prediction on chunks", function()
+    local predicting = require("ett.model").new("llama", { layers = 24, hidden = 1024, heads = 8, ffn = 2816,
+      vocab = 32000, mtp_layers = 1 })
+    local vary = { tp = { 1 }, dp = { 2 }, pp = { 1, 4 }, vp = { 1, 2, 3 }, schedule = { "1f1b", "interleaved" } }
+    local s = sweep.new { model = predicting, cluster = "dgx_h100", plan = { seq = 512, global_batch = 64 }, over = vary,
+      devices = 8 }
+    local best, chunks = math.huge, 0
+    for _, row in ipairs(s.rows) do best, chunks = math.min(best, row.step_seconds), math.max(chunks, row.vp) end
+    assert.equal(3, chunks)
+    vary.zero, vary.recompute, vary.micro_batch = { 0 }, { "none" }, { 1 }
+    for _, name in ipairs { "gradients", "parameters", "sends" } do vary["overlap_" .. name] = { false } end
+    local found = require("ett.search.search").new { model = predicting, cluster = "dgx_h100", devices = 8,
+      exhaustive = true, plan = { seq = 512, global_batch = 64 }, vary = vary }
+    assert.equal(best, found.best.estimate.step_seconds)
+    chunks = {}
+    for _, row in ipairs(found.rows) do chunks[row.vp] = true end
+    assert.is_true(chunks[1] and chunks[2] and chunks[3])
   end)
 
   it("refuses a field that is fixed and swept", function()

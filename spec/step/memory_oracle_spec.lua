@@ -110,7 +110,7 @@ describe("the embedding's table", function()
       local model = model_of(kind, h)
       local e = run(model, p)
       if not e or slices == 1 then return end
-      local found, copies, ways = holders(h, random_plans.with(p, { vp = e.plan.vp, micro_batches = 2 * p.micro_batches }))
+      local found, copies, ways = holders(h, random_plans.with(p, { vp = e.plan.vp }))
       local sum = 0
       for i, s in ipairs(e.stages) do
         assert.equal(found[i] or false, s.tied_embedding_seconds > 0, ("stage %d: %s; %s"):format(i, text(h), text(p)))

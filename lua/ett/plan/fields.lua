@@ -280,7 +280,7 @@ local fields = {
       help = "time of each rank as a multiple of the estimate's, in rank_order: known stragglers" },
     { "split", "list", optional = true, c = true, help = "number of repeated layers in each of the pp * vp slices" },
     { "mtp_slice", "count", optional = true, most = 1 << 22,
-      c = { "prediction", function(slice, p) return (slice or p.pp * p.vp) - 1 end },
+      c = { "prediction", function(slice) return (slice or 0) - 1 end },
       needs = { "a model with multi-token prediction", function(_, context) return context.predictions end },
       help = "slice, counted from 1, with the layers of multi-token prediction; split has no layers behind it "
         .. "(default: the last)" },
