@@ -119,8 +119,8 @@ describe("a sweep", function()
     local predicting = require("ett.model").new("llama", { layers = 24, hidden = 1024, heads = 8, ffn = 2816,
       vocab = 32000, mtp_layers = 1 })
     local vary = { tp = { 1 }, dp = { 2 }, pp = { 1, 4 }, vp = { 1, 2, 3 }, schedule = { "1f1b", "interleaved" } }
-    local s = sweep.new { model = predicting, cluster = "dgx_h100", plan = { seq = 512, global_batch = 64 }, over = vary,
-      devices = 8 }
+    local s = sweep.new { model = predicting, cluster = "dgx_h100", devices = 8, over = vary,
+      plan = { seq = 512, global_batch = 64 } }
     local best, chunks = math.huge, 0
     for _, row in ipairs(s.rows) do best, chunks = math.min(best, row.step_seconds), math.max(chunks, row.vp) end
     assert.equal(3, chunks)
