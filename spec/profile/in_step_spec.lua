@@ -699,15 +699,15 @@ describe("kernels in a step", function()
     assert.near(2 / 3, time.embedding / time.lm_head, 0.05) -- indices have no gradient
   end)
 
-  it("use the experts' factor also for one local expert, and the fixed time of streams", function()
+  it("use the factor of grouped kernels for one local expert, and of streams only the fixed time", function()
     local device = devices.get "h100_sxm"
-    for _, grouped in ipairs { "streams", "kernel" } do
+    for grouped, factor in pairs { streams = 1.0, kernel = in_step.grouped.kernel } do
       local stack = stack_module.get "plain"
       stack.grouped = grouped
       local expert = { batch = 1, tokens = 8192, in_features = 8192, out_features = 16384 }
       local one = by_experts(device, expert, "forward", in_step.products.hopper.bf16, 0)
       local start = grouped == "streams" and in_step.streams_start or 0.0
-      assert.near(in_step.grouped[grouped] * one + start, seconds(device, "expert_linear1", expert, "bf16", nil, stack),
+      assert.near(factor * one + start, seconds(device, "expert_linear1", expert, "bf16", nil, stack),
         1e-12)
       assert.near(1, one / seconds(device, "linear_up", large, "bf16"), 0.06)
     end

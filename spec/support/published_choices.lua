@@ -189,10 +189,13 @@ choice, when it was made. Later choices can have changed both.
   to 7.5.
 - Attention with few blocks: the fixed cost of the last block is twice the mean (`alone_fixed`), also without a mask. It
   was chosen on kernels of H100 and H200 without a mask (`attention_bidirectional_forward`).
-- Experts: grouped kernels have a fitted factor on GPUs (prior 1.1). One local expert has the factor of several; without
-  it Grok's rows were 20 % too fast. MaxText's run in Megablox with tiles of 512 rows, which two experts can share. Its
-  tensor ranks split experts as they split dense products, gather the stream before the router and scatter the outputs
-  (moe.py).
+- Experts: grouped kernels have a fitted factor on GPUs (prior 1.1). The product of one local expert has no factor of
+  streams: Transformer Engine takes one stream for it (nvte_multi_stream_cublas_gemm). It had one, because Grok's rows
+  of 2024 were 20 % too fast without it. Steps of Grok and Mixtral that are not among these rows were then 18 to 64 %
+  too slow. Error: mixtures 9.7 to 10.3 %, H100 5.7 to 6.2, literature 15.0 to 14.6. The factors were not fitted again:
+  with a new fit mixtures had 10.7 %.
+- MaxText's experts run in Megablox with tiles of 512 rows, which two experts can share. Its tensor ranks split experts
+  as they split dense products, gather the stream before the router and scatter the outputs (moe.py).
 - gpt-oss clamps inputs of its activation and scales its rotations, Qwen3 has norms of queries and keys. Megatron runs
   these as kernels of their own (fused_bias_geglu.py, rope_utils.py), and adds experts' biases in one, except in one
   CUDA graph (experts.py). Clamps and biases remove 1.5 points of gpt-oss's error.

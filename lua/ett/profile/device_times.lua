@@ -74,8 +74,9 @@ end
 
 -- Time of the products of experts. A stack runs them on a few CUDA streams (Transformer Engine,
 -- nvte_multi_stream_cublas_gemm), in one grouped kernel, or one after the other. The time on streams is between the
--- time of one grouped kernel and the sum of separate products, and a fixed time comes on top. The in-step factor of
--- large products applies to the part that grows with the tokens.
+-- time of one grouped kernel and the sum of separate products, and a fixed time comes on top. The product of one local
+-- expert shares the device with no other stream, so it has no factor of streams. The in-step factor of large products
+-- applies to the part that grows with the tokens.
 local function expert_product(self, kernel, dtype, x)
   if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
   local how = { ways = "grouped", slower = in_step_factor(self.device, kernel, dtype, math.huge),
@@ -87,11 +88,12 @@ local function expert_product(self, kernel, dtype, x)
   local kind = (streams or loop) and self.stack.grouped or tpu and (x.sums and "tpu_sums" or "tpu") or "kernel"
   how.ways, how.tile = "apart", 0
   local apart = streams and table.pack(experts.seconds(kernel, x, how))
+  local factor = streams and x.batch == 1 and 1.0 or in_step.grouped[kind]
   for i, together in ipairs(found) do
     if streams then
       together = together + in_step.apart * math.max(0.0, apart[i] - together)
     end
-    found[i] = together * in_step.grouped[kind] + (streams and in_step.streams_start or 0.0)
+    found[i] = together * factor + (streams and in_step.streams_start or 0.0)
   end
   return table.unpack(found)
 end
