@@ -798,6 +798,27 @@ describe("what would help", function()
     error "no row of the interleaved schedule"
   end)
 
+  it("proposes only what the stack's software has", function()
+    local function proposed(plan)
+      local e, what = make(dense, plan)
+      local words = {}
+      for _, row in ipairs(require("ett.step.page.sensitivity").of(e, what)) do words[row.text] = true end
+      return words
+    end
+    local words = proposed { pp = 2, dp = 4, micro_batches = 4, zero = 1, stack = "megatron" }
+    assert.is_true(words["zero 1 → 0"] and words["interleaved, vp 2"])
+    for _, text in ipairs { "zero 1 → 2", "zero 1 → 3", "schedule gpipe", "schedule zb_h1",
+      "overlap_parameters false → true" } do
+      assert.is_nil(words[text])
+    end
+    words = proposed { pp = 2, dp = 4, micro_batches = 4, zero = 1, stack = "gpt_neox" }
+    for text in pairs(words) do
+      assert.is_nil(text:find "schedule" or text:find "interleaved" or text:find "zero 1 → [23]")
+    end
+    assert.is_true(proposed({ pp = 2, dp = 4, micro_batches = 4 })["schedule zb_h1"])
+    assert.is_nil(proposed({ dp = 8, micro_batches = 4, zero = 3, stack = "gpt_neox" })["pp 1 → 2"])
+  end)
+
   it("names other values of recompute, and other numbers of layers", function()
     local own = { recompute = "full", recompute_layers = 2, micro_batches = 4 }
     local e, what = make(dense, own)

@@ -3,7 +3,6 @@ local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
-local plan_fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
@@ -81,8 +80,7 @@ local function changes(p, model)
   local list, stack = {}, stacks.get(p.stack)
   local function add(names, change)
     local q = what_if.plan(p, nil, change)
-    local is_foreign = q and not plan_fields.foreign_stage(p, stack) and plan_fields.foreign_stage(q, stack)
-    if q and not is_foreign then list[#list + 1] = { plan = q, words = set_words(q, names) } end
+    if q and not what_if.is_foreign(p, q) then list[#list + 1] = { plan = q, words = set_words(q, names) } end
   end
   local function try_powers(name, names)
     for _, value in pairs(what_if.powers(p[name])) do add(names, { [name] = value }) end
@@ -100,7 +98,7 @@ local function changes(p, model)
       for _, value in pairs(what_if.powers(p.vp)) do
         if value >= 2 then add({ "vp" }, { vp = value }) end
       end
-    elseif stack.pipeline_schedules:find("interleaved", 1, true) then
+    else
       add({ "schedule", "vp" }, { schedule = "interleaved", vp = 2 })
     end
     if p.dp > 1 then
@@ -109,11 +107,8 @@ local function changes(p, model)
   end
   for _, name in ipairs { "reshard", "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do
-    local after = merged(p, { [name] = not p[name] })
-    local alone = stack.gathers_need_reductions and (p.zero == 1 or p.zero == 2) and after.overlap_parameters
-      and not after.overlap_gradients
     local blocked = name == "overlap_sends" and not plan_rules.overlaps_sends(p)
-    if stacks.has(stack, name, after[name]) and not (alone or blocked) then add({ name }, { [name] = after[name] }) end
+    if not blocked then add({ name }, { [name] = not p[name] }) end
   end
   return list
 end

@@ -2,7 +2,6 @@
 --- adds as few devices as possible. Of several layouts on one number of devices it takes the fastest.
 local by = require "ett.base.by"
 local merged = require "ett.base.merged"
-local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
@@ -115,12 +114,6 @@ local function layouts(p, devices, node)
   return list
 end
 
--- Whether a plan has a ZeRO stage that its stack lacks, and the plan before the change does not.
-local function becomes_foreign(p, q)
-  local function is_foreign(of) return plan_fields.foreign_stage(of, stacks.get(of.stack)) ~= nil end
-  return is_foreign(q) and not is_foreign(p)
-end
-
 -- Estimates the plan with a layout and fields. Returns the fields that differ from the plan's and the estimate; nil if
 -- a rule refuses them, false if the plan does not fit.
 ---@param self table { model, cluster, times, plan, clean (the plan with its defaults), known }
@@ -132,7 +125,7 @@ local function tried(self, layout, fields)
   local micro_batches = clean.global_batch // of_micro_batch
   if self.plan.micro_batches and micro_batches ~= self.plan.micro_batches then change.micro_batches = micro_batches end
   local q = merged(changed(clean, change), { micro_batches = micro_batches })
-  if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 or becomes_foreign(clean, q) then return nil end
+  if #plan_rules.broken(q, self.model, self.cluster, self.known) > 0 or what_if.is_foreign(clean, q) then return nil end
   local e = what_if.estimate { model = self.model, cluster = self.cluster, times = self.times,
     plan = changed(self.plan, change) }
   if e and e.fits then return change, e end

@@ -3,8 +3,10 @@ local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
+local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
 local share = require "ett.base.share"
+local stacks = require "ett.operator.stack"
 local times_module = require "ett.step.times"
 
 local what_if = {}
@@ -58,6 +60,37 @@ function what_if.plan(p, given, change)
   if q.pp ~= p.pp or q.vp ~= p.vp then q.split = nil end
   for _, name in ipairs(q.recompute ~= p.recompute and what_if.of_recompute or {}) do q[name] = change[name] end
   return q
+end
+
+-- The fields of a plan whose values the stack's software lacks, as a set. Without a stack, every schedule counts.
+local function lacked(p, stack)
+  local function value(name)
+    if p[name] == nil then return plan_module.default(p, plan_fields.list[plan_fields.position[name]]) end
+    return p[name]
+  end
+  local names = { zero = plan_fields.foreign_stage(p, stack) ~= nil }
+  for _, name in ipairs { "reshard", "overlap_parameters", "overlap_gradients" } do
+    names[name] = not stacks.has(stack, name, value(name))
+  end
+  names.schedule = p.pp > 1 and stack.name ~= "plain"
+    and not (" %s "):format(stack.pipeline_schedules):find((" %s "):format(p.schedule), 1, true)
+  if stack.gathers_need_reductions and (p.zero == 1 or p.zero == 2) and value "overlap_parameters" then
+    names.overlap_parameters = not value "overlap_gradients"
+  end
+  return names
+end
+
+--- Whether a changed plan has a value that the software of its stack lacks, and the plan before does not have it: a
+--- ZeRO stage, a schedule, an overlap, or weights that stay whole.
+---@param p table a clean plan
+---@param q table of what_if.plan
+function what_if.is_foreign(p, q)
+  local stack = stacks.get(q.stack)
+  local before = lacked(p, stack)
+  for name, is_lacked in pairs(lacked(q, stack)) do
+    if is_lacked and not (before[name] and p[name] == q[name]) then return true end
+  end
+  return false
 end
 
 return what_if

@@ -67,7 +67,7 @@ function sensitivity.of(e, what)
   end
   for _, change in ipairs(changes(e.plan)) do
     local plan = what_if.plan(e.plan, what.plan, change[2])
-    local other = plan and what_if.estimate(merged(own, { plan = plan }))
+    local other = plan and not what_if.is_foreign(e.plan, plan) and what_if.estimate(merged(own, { plan = plan }))
     if other then add("plan", change[1], other.step_seconds, other) end
   end
   table.sort(rows, by("-saved", "text"))
