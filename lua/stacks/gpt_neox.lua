@@ -4,7 +4,8 @@ return {
   summary = "GPT-NeoX with DeepSpeed",
   source = "assumed",
   overlaps_tensor = false,
-  overlaps_pipelines = false, overlapped_gathers = "3", -- as in megatron_deepspeed.lua
+  overlaps_pipelines = false, overlapped_gathers = "3", -- as in megatron_deepspeed.lua, as also
+  serial_sends = true, scatter_sends = true,
   pipeline_zero_stages = "0 1", pipeline_schedules = "1f1b",
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 60e-6,
   -- rope: samples on Perlmutter's A100 take 7.6 times as long as one kernel (rotary_positional_embedding: products, a

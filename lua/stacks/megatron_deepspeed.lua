@@ -7,6 +7,8 @@ return {
   overlaps_tensor = false,
   overlaps_pipelines = false, -- PipelineEngine: enable_backward_allreduce; _exec_reduce_grads follows the last pass
   overlapped_gathers = "3", -- stage_1_and_2.py, step: all_gather_dp_groups follows the update
+  serial_sends = true, -- pipe/p2p.py: send without async_op
+  scatter_sends = true, -- pipe/engine.py: is_pipe_partitioned
   -- pipe/engine.py: PipelineEngine refuses ZeRO 2 and 3; pipe/schedule.py: TrainSchedule
   pipeline_zero_stages = "0 1", pipeline_schedules = "1f1b",
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,

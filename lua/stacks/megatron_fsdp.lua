@@ -4,6 +4,7 @@ return {
   summary = "Megatron-LM with fully sharded data parallelism",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "blackwell hopper",
+  overlap_sends = true, overlapped_sends = "interleaved", -- as in megatron.lua
   cp_method = "ring", pipeline_schedules = "1f1b interleaved", -- as in megatron.lua
   attention = "cudnn", other_attention = "flash2", -- as in megatron.lua
   grouped = "streams", norm = "fused", cross_entropy = "fused",

@@ -1,4 +1,5 @@
---- Searches of schedules whose stages share weights with other stages, and of models without attention.
+--- Searches of schedules whose stages share weights with other stages, of models without attention, and of stacks whose
+--- sends block.
 local ett = require "ett"
 local search = require "ett.search.search"
 
@@ -45,4 +46,28 @@ it("a search tries more tensor ranks than heads for a model without attention", 
     cp = 1, pp = 1, global_batch = 4, micro_batch = 1, recompute = "none", zero = 0 } }, {}
   for _, row in ipairs(found.rows) do seen[row.tp] = true end
   assert.same({ true, true, [4] = true }, seen)
+end)
+
+it("estimates, sweeps and searches have the sends of the stack, unless the plan states others", function()
+  local model = ett.model.new("gpt", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
+  local plan = { seq = 512, tp = 2, cp = 1, pp = 2, dp = 1, global_batch = 8, micro_batch = 1, recompute = "none",
+    zero = 0, stack = "megatron_deepspeed" }
+  local function seconds(changes)
+    local own = require "ett.base.merged"(plan, changes)
+    local e = ett.estimate { model = model, cluster = "dgx_h100", plan = own, interval = false }
+    own.micro_batch = nil
+    local s = ett.sweep { model = model, cluster = "dgx_h100", plan = own, over = { micro_batch = { 1, 2 } } }
+    for _, row in ipairs(s.rows) do
+      if row.micro_batch == 1 then assert.equal(e.step_seconds, row.step_seconds) end
+    end
+    own.dp, own.micro_batch = nil, 1
+    local found = search.new { model = model, cluster = "dgx_h100", devices = 4, plan = own }
+    assert.equal(e.step_seconds, found.rows[1].step_seconds)
+    assert.equal(e.step_seconds, found.best.estimate.step_seconds)
+    return e.step_seconds
+  end
+  assert.equal(seconds { serial_sends = true, scatter_sends = true }, seconds {})
+  assert.is_true(seconds { serial_sends = false } < seconds {})
+  assert.is_true(seconds { scatter_sends = false } ~= seconds {})
+  assert.equal(seconds { stack = "megatron_deepspeed:serial_sends=false" }, seconds { serial_sends = false })
 end)

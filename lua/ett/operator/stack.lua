@@ -51,6 +51,7 @@ stack_module.fields = {
   gathers_need_reductions = flag,
   overlapped_sends = { "string", default = "all", one_of = { "all", "interleaved" } },
   pipeline_zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "0 1 2 3" } },
+  serial_sends = flag, scatter_sends = flag,
   pipeline_schedules = { "string", default = "1f1b interleaved gpipe" },
   sharding_stack = "string?",
   overlap_gradients = flag, overlap_parameters = flag, overlap_sends = flag,

@@ -50,6 +50,12 @@ local function defers_gradients(p)
   return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
+-- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`).
+local function sends_of(p, name)
+  if p[name] ~= nil then return p[name] end
+  return p.stack ~= nil and stacks.get(p.stack)[name]
+end
+local function sends_serially(_, p) return sends_of(p, "serial_sends") end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
 local power = { "devices of known power", function(_, context) return context.power end }
 local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1 or p.capacity_factor ~= nil end }
@@ -115,10 +121,12 @@ local fields = {
       also = "gradient_accumulation_fusion",
       help = "the products of weight gradients also add them up (false: a separate kernel does; default: as in the "
         .. "stack)" },
-    { "scatter_sends", "boolean", software = true, default = false, program = true,
+    { "scatter_sends", "boolean", software = true, optional = true,
+      program = function(_, p) return sends_of(p, "scatter_sends") end,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
-      help = "activations are sent between stages split over tp (DeepSpeed, Megatron scatter-gather)" },
+      help = "activations are sent between stages split over tp (DeepSpeed, Megatron scatter-gather; default: "
+        .. "as in the stack)" },
     { "deduplicate_tokens", "boolean", software = true, default = false, program = true,
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
@@ -240,10 +248,10 @@ local fields = {
       help = "weights are gathered during the next forward pass (default: as in the stack)" },
     { "overlap_sends", "boolean", software = true, default = false, c = true, needs = { "pp above 1", staged },
       help = "sends between stages overlap computing (default: as in the stack)" },
-    { "serial_sends", "boolean", default = false, c = true, program = true,
+    { "serial_sends", "boolean", optional = true, c = { "serial_sends", sends_serially }, program = sends_serially,
       needs = { "pp above 1", staged },
       help = "a stage computes nothing while it receives a message; with scatter_sends it also gathers its own output "
-        .. "for the backward pass (DeepSpeed pipelines)" },
+        .. "for the backward pass (DeepSpeed pipelines; default: as in the stack)" },
     { "clip_gradients", "boolean", default = true, c = true, needs = { "pp above 1", staged },
       help = "all stages wait for one global gradient norm" },
     { "late_validation", "boolean", default = false, c = true,
@@ -310,7 +318,7 @@ function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
-fields.replicated, fields.stay_whole, fields.adam_bytes = replicated, stay_whole, adam_bytes
+fields.sends_of, fields.replicated, fields.stay_whole, fields.adam_bytes = sends_of, replicated, stay_whole, adam_bytes
 fields.defers_gradients = defers_gradients
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
@@ -357,7 +365,7 @@ function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 -- The fields decided by software that a given plan leaves open, each with the value in use.
 local function open_fields(given, p, stack)
   local found, of_stack = {}, { stack = stack.name, fused_accumulation = fields.fuses_accumulation(p, stack),
-    cp_method = fields.context_method(p, stack),
+    cp_method = fields.context_method(p, stack), scatter_sends = sends_of(p, "scatter_sends"),
     lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]

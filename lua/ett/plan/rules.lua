@@ -313,7 +313,8 @@ local function gradient_overlap(p, add)
     add("overlap_gradients needs pp = 1, got %d: pipelines of the stack '%s' reduce gradients after the last backward "
       .. "pass", p.pp, p.stack)
   end
-  if p.overlap_sends and p.pp > 1 and not rules.overlaps_pipelines(p) then
+  local serial = p.serial_sends == nil and fields.sends_of(p, "serial_sends")
+  if p.overlap_sends and p.pp > 1 and (serial or not rules.overlaps_pipelines(p)) then
     add("overlap_sends is not supported by the stack '%s': its pipelines compute nothing while they send", p.stack)
   elseif p.overlap_sends and p.pp > 1 and not rules.overlaps_sends(p) then
     add("overlap_sends needs schedule = 'interleaved' with the stack '%s', got '%s'", p.stack, p.schedule)

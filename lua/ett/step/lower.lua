@@ -513,11 +513,11 @@ end
 ---@return number index of the operation; 0: nothing is gathered
 local function add_gather(state, bytes)
   local p = state.plan
-  if not p.scatter_sends or p.sequence_parallel or p.tp == 1 then return 0 end
+  if not fields.sends_of(p, "scatter_sends") or p.sequence_parallel or p.tp == 1 then return 0 end
   local topology = messages.topology(state, "tp", false)
   local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
-  local backward = { source = answer }
-  for _, name in ipairs(time_names) do backward[name] = (p.serial_sends and 2 or 1) * answer[name] end
+  local backward, gathers = { source = answer }, fields.sends_of(p, "serial_sends") and 2 or 1
+  for _, name in ipairs(time_names) do backward[name] = gathers * answer[name] end
   local link, lanes = network_tiers.lane(state.times.cluster, "all_gather", topology)
   return add(state, { name = "all_gather", kind = "collective", group = "tp", degree = p.tp, bytes = bytes,
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
@@ -769,7 +769,7 @@ local function describe(model, p, times, placed)
     allocator_share = software.allocator_share,
     communication_share = stacks.gather_communication_share(software),
     exchange_communication_share = stacks.exchange_communication_share(software),
-    boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
+    boundary_bytes = (p.sequence_parallel or fields.sends_of(p, "scatter_sends")) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
     gather = state.operations[gather], boundary_bytes = description.boundary_bytes, tensors = state.tensors,

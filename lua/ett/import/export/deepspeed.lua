@@ -1,5 +1,6 @@
 --- Exports a plan as DeepSpeed's configuration (JSON): batches, precision, ZeRO, clipping, checkpoints.
 local json = require "ett.json"
+local plan_fields = require "ett.plan.fields"
 
 local deepspeed = {}
 
@@ -110,7 +111,7 @@ function deepspeed.write(_, p, leave_out)
   if p.pp > 1 and p.zero > 1 then
     leave_out("zero = %d with pp = %d: DeepSpeed's pipelines allow at most stage 1", p.zero, p.pp)
   end
-  if p.pp > 1 and not p.serial_sends then
+  if p.pp > 1 and not plan_fields.sends_of(p, "serial_sends") then
     leave_out "serial_sends = false: DeepSpeed's stages compute nothing while they send"
   end
   if p.pp > 1 and p.schedule ~= "1f1b" then leave_out("schedule = '%s': DeepSpeed runs 1f1b", p.schedule) end
