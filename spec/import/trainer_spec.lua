@@ -973,6 +973,28 @@ describe("ett predict --plan", function()
     assert.is_nil(command.ett(folder, "predict --model llama3-8b --plan t.toml dp=2 tp=5"):find "in the file tp")
   end)
 
+  it("does so in all commands, for fields that no word replaces", function()
+    command.write(folder, "all.conf", '{ "train_micro_batch_size_per_gpu": 3, "train_batch_size": 64,\n'
+      .. '"zero_optimization": { "stage": 9 } }')
+    local batch, stage = "; in the file global_batch is train_batch_size", "; in the file zero is stage\n"
+    for words, said in pairs { ["compare dp=8 zero=1"] = { "ett: all.conf: plan: ", batch },
+      ["compare dp=8 tp=1 tp=2"] = { "ett: side A: all.conf: plan: field 'zero' must be", stage },
+      ["sweep dp=8 tp=1,2"] = { "ett: all.conf: sweep: plan: field 'zero' must be", stage },
+      ["sweep dp=8 zero=1,2"] = { "ett: all.conf: sweep: no plan is valid; the first was refused: dp * ", batch },
+      ["search --devices 8 dp=8 micro_batch=3"] = { "ett: all.conf: search: no layout: each one violates", batch } } do
+      local output = command.ett(folder, words .. " seq=2048 --model llama3-8b --plan all.conf")
+      assert.matches(said[1], output, 1, true)
+      assert.matches(said[2], output, 1, true)
+    end
+    command.write(folder, "t.toml", "[parallelism]\ntensor_parallel_degree = 3\n")
+    for _, words in ipairs { "sweep dp=8 tp=3,5", "search --devices 24 --vary tp=3,5 --global-batch 8" } do
+      assert.is_nil(command.ett(folder, words .. " --model llama3-8b --plan t.toml"):find "in the file tp")
+    end
+    command.write(folder, "bad.conf", '{ "zero_optimization": {')
+    assert.matches("^ett: bad.conf:1:%d+: expected [^\n]*; the file is read as DeepSpeed's JSON\n$",
+      (command.ett(folder, "predict --model llama3-8b --plan bad.conf")))
+  end)
+
   it("says what a file is that no trainer reads", function()
     local said = { ["missing.sh"] = "cannot read 'missing.sh': no such file or directory",
       ["."] = "cannot read '.': is a directory", ["binary.sh"] = "binary.sh: the file is not text in UTF-8" }

@@ -177,8 +177,8 @@ describe("plan", function()
     assert.same({}, violations { dp = 8, pp = 4, overlap_gradients = true, stack = "megatron" })
     assert.equal("overlap_sends is not supported by the stack 'gpt_neox': its pipelines compute nothing while they "
       .. "send", violations({ pp = 4, overlap_sends = true, stack = "gpt_neox" })[1])
-    assert.equal("overlap_sends is not supported by the stack 'plain:serial_sends': its pipelines compute nothing while "
-      .. "they send", violations({ pp = 4, overlap_sends = true, stack = "plain:serial_sends" })[1])
+    assert.equal("overlap_sends is not supported by the stack 'plain:serial_sends': its pipelines compute nothing "
+      .. "while they send", violations({ pp = 4, overlap_sends = true, stack = "plain:serial_sends" })[1])
     assert.equal("overlap_sends needs schedule = 'interleaved' with the stack 'megatron_fsdp', got '1f1b'",
       violations({ pp = 4, overlap_sends = true, stack = "megatron_fsdp" })[1])
     local sends = { pp = 4, overlap_sends = true, stack = "megatron", micro_batches = 8 }

@@ -77,26 +77,33 @@ function trainer_files.read(opts, plan, hyper)
   return model, own, stated
 end
 
---- Calls a function with arguments. An error about a plan names the file, and the file's names of the fields.
----@param stated table<string, string> of trainer_files.read
-function trainer_files.wrap(opts, stated, fn, ...)
+-- Calls a function with arguments. Its error names the file's names of the fields in the message.
+---@param always boolean whether the error names the file if it is about no field of the file
+local function call(opts, stated, always, fn, ...)
+  if not stated then return fn(...) end
   local function named(raised)
     local object, words = error_module.traced(raised), {}
-    for _, field in ipairs(object.violations and schema.keys(stated) or {}) do
-      if object.message:find(("%%f[%%w_]%s = "):format(field)) then
+    local message = object.message
+    for _, field in ipairs(schema.keys(stated)) do
+      if message:find(("%%f[%%w_]%s = "):format(field)) or message:find(("field '%s'"):format(field), 1, true) then
         words[#words + 1] = ("%s is %s"):format(field, stated[field])
       end
     end
-    if words[1] then object.message = ("%s; in the file %s"):format(object.message, table.concat(words, ", ")) end
-    return object
+    if words[1] then object.message = ("%s; in the file %s"):format(message, table.concat(words, ", ")) end
+    return (always or words[1]) and error_module.label(object, opts.plan or opts.megatron_args) or object
   end
-  local function inner(...)
-    local found = table.pack(xpcall(fn, named, ...))
-    if not found[1] then error(found[2], 0) end
-    return table.unpack(found, 2, found.n)
-  end
-  return error_module.wrap(opts.plan or opts.megatron_args, inner, ...)
+  local found = table.pack(xpcall(fn, named, ...))
+  if not found[1] then error(found[2], 0) end
+  return table.unpack(found, 2, found.n)
 end
+
+--- Calls a function of the file's plan. Its error names the file, and the file's names of the fields in the message.
+---@param stated table<string, string>? of trainer_files.read; nil: without a file
+function trainer_files.wrap(opts, stated, fn, ...) return call(opts, stated, true, fn, ...) end
+
+--- The same for a function that also reads words of the command line: its error names the file only if it is about
+--- fields that the file states.
+function trainer_files.wrap_many(opts, stated, fn, ...) return call(opts, stated, false, fn, ...) end
 
 -- The plan without the swept fields, and as a text the values of all its fields.
 local function base_of(plan, over)
@@ -130,7 +137,7 @@ local function leading(read, over, hyper)
 end
 
 --- The fields `model`, `plan`, `over` and `hyper` of a sweep (ett.search.sweep) over plans of a file. Each plan is that
---- of trainer_files.read under the same values.
+--- of trainer_files.read under the same values. Second: the fields that the file states, as trainer_files.read returns.
 ---@param plan table fixed fields, as values
 ---@param over table<string, any[]> swept fields of the plan
 ---@param fixed table fixed hyper-parameters, as values
@@ -146,12 +153,12 @@ function trainer_files.swept(opts, plan, over, fixed, hyper)
   local leads, outer, inner = leading(read, over, hyper), merged(hyper), {}
   for name, list in pairs(over) do (leads[name] and outer or inner)[name] = list end
   local function base(values)
-    local model, own = read(values)
-    return model, (base_of(own, inner))
+    local model, own, stated = read(values)
+    return model, (base_of(own, inner)), stated
   end
-  if next(outer) then return { model = base, hyper = outer, plan = {}, over = inner } end
-  local model, own = base {}
-  return { model = model, plan = own, over = inner }
+  if next(outer) then return { model = base, hyper = outer, plan = {}, over = inner }, select(3, base {}) end
+  local model, own, stated = base {}
+  return { model = model, plan = own, over = inner }, stated
 end
 
 --- The files of options that are given several times: { megatron_args = } or { plan = }, each with the model.

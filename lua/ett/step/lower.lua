@@ -769,7 +769,8 @@ local function describe(model, p, times, placed)
     allocator_share = software.allocator_share,
     communication_share = stacks.gather_communication_share(software),
     exchange_communication_share = stacks.exchange_communication_share(software),
-    boundary_bytes = (p.sequence_parallel or fields.sends_of(p, "scatter_sends")) and stream_bytes / p.tp or stream_bytes,
+    boundary_bytes = (p.sequence_parallel or fields.sends_of(p, "scatter_sends")) and stream_bytes / p.tp
+      or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
     gather = state.operations[gather], boundary_bytes = description.boundary_bytes, tensors = state.tensors,

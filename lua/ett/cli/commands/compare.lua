@@ -79,7 +79,8 @@ local function side_of(word, cluster)
   return own, place
 end
 
---- A function of a file (nil: none) and of further fields of the plan, which returns the model and the plan.
+--- A function of a file (nil: none), of further fields of the plan and of a cluster, which returns the model and the
+--- plan. It raises if the plan of a file breaks a rule.
 local function subjects(opts, words)
   if not (opts.megatron_args or opts.plan) then
     local texts, model = fields.subject("compare", opts, words)
@@ -87,7 +88,11 @@ local function subjects(opts, words)
   end
   local texts, hyper = trainer_files.sort("compare", opts, options.words(words, "compare"))
   local plan, values = fields.values(texts), fields.values(hyper)
-  return function(file, own) return trainer_files.read(file, merged(plan, own), values) end
+  return function(file, own, cluster)
+    local model, given, stated = trainer_files.read(file, merged(plan, own), values)
+    trainer_files.wrap(file, stated, require("ett.plan").new, given, model, require("ett.profile.cluster").get(cluster))
+    return model, given
+  end
 end
 
 --- The two sides, of the words and of the files: each a model, a plan and a cluster.
@@ -103,7 +108,12 @@ local function two_sides(opts, sides, files, words)
   for i = 1, 2 do
     local own, place = nil, opts.cluster
     if #files < 2 then own, place = side_of(sides[i], opts.cluster) end
-    local model, plan = subject(files[#files > 1 and i or 1], own)
+    local model, plan
+    if #files > 1 then
+      model, plan = subject(files[i], own, place)
+    else
+      model, plan = error_module.wrap(i == 1 and "side A" or "side B", subject, files[1], own, place)
+    end
     list[i] = { model = model, plan = plan, cluster = place }
   end
   return table.unpack(list)
@@ -153,7 +163,7 @@ return {
     local sides, others = sides_of(words)
     local files = trainer_files.list("compare", opts)
     if #sides > 0 or #files > 1 then return compare_sides(opts, sides, files, others) end
-    local model, plan = subjects(opts, words)(files[1])
+    local model, plan = subjects(opts, words)(files[1], nil, opts.cluster)
     local result = require("ett.search.views").new { model = model, plan = plan,
       cluster = opts.cluster, utilization = opts.utilization or default_utilization,
       overlap = opts.overlap or 1 }

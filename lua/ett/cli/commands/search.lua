@@ -52,7 +52,8 @@ local function stated_devices(opts)
 end
 
 --- Model, fixed and varied fields and devices (nil: not stated) of --megatron-args or --plan, overridden by the words,
---- and the file's plan. A global batch that differs between the numbers of devices is left out.
+--- the file's plan, and the fields that the file states. A global batch that differs between the numbers of devices is
+--- left out.
 local function of_file(opts, words)
   local texts, hyper = trainer_files.sort("search", opts, options.words(words, "search"))
   local given, vary = fields.split("search", texts)
@@ -71,13 +72,13 @@ local function of_file(opts, words)
   local function run_on(number)
     return run_of(number and math.max(1, number // ranks_of(first)), opts.megatron_args and first.micro_batch)
   end
-  local model, p = run_on(devices)
+  local model, p, stated = run_on(devices)
   local plan = {}
   for _, name in ipairs(settled) do plan[name] = p[name] end
   plan.global_batch = batch_of(p)
   if most ~= devices and batch_of(select(2, run_on(most))) ~= plan.global_batch then plan.global_batch = nil end
   opts.seq, opts.global_batch = nil, nil
-  return model, merged(plan, given), vary, p.dp and ranks_of(p) * p.dp, p
+  return model, merged(plan, given), vary, p.dp and ranks_of(p) * p.dp, p, stated
 end
 
 --- Refuses a name in --fix or --vary that is no field of a plan.
@@ -90,12 +91,12 @@ local function check_name(option, name, text)
   fields.sort("search", { [name] = text }, {})
 end
 
---- The model, and fixed and varied fields, from the command line.
+--- The model, and fixed and varied fields, from the command line; and the fields that a file states (nil: no file).
 local function asked(opts, words)
-  local model, plan, vary, devices, own
+  local model, plan, vary, devices, own, stated
   trainer_files.check("search", opts)
   if opts.megatron_args or opts.plan then
-    model, plan, vary, devices, own = of_file(opts, words)
+    model, plan, vary, devices, own, stated = of_file(opts, words)
   else
     local texts
     texts, model = fields.subject("search", opts, words)
@@ -133,7 +134,10 @@ local function asked(opts, words)
   if own and own.gradient_all_reduce ~= nil then settle_reduction(opts, plan, vary) end -- DeepSpeed reduces them
   if own then note_left(model, own, plan, vary) end
   if not vary.devices then opts.devices = opts.devices or devices end
-  return model, plan, vary
+  for name in pairs(stated or {}) do
+    if plan[name] == nil or vary[name] then stated[name] = nil end -- the layout is searched
+  end
+  return model, plan, vary, stated
 end
 
 -- The objectives that compare values of one field, and several values of it.
@@ -239,7 +243,7 @@ return {
   },
   run = function(opts, words)
     fields.one_cluster("search", opts.cluster)
-    local model, plan, vary = asked(opts, words)
+    local model, plan, vary, stated = asked(opts, words)
     if not opts.devices and not vary.devices then
       error_module.raise("usage", "search: give --devices N, or several numbers with --vary devices=64..1024")
     end
@@ -247,16 +251,19 @@ return {
     local rank = share and share.rank() or 0
     check_compared(opts, plan, vary, rank == 0)
     local show = require("ett.cli.progress").line(rank > 0)
-    local s = require("ett.search.search").new { model = model, devices = opts.devices,
+    local new = require("ett.search.search").new
+    local s = trainer_files.wrap_many(opts, stated, new, { model = model, devices = opts.devices,
       cluster = opts.cluster or not vary.cluster and fields.default_cluster or nil, plan = plan, vary = vary,
       where = opts.where, objective = opts.objective, tokens = opts.tokens, days = opts.days, budget = opts.budget,
       kwh = opts.kwh, headroom = opts.headroom, keep = opts.top or opts.html and 1000 or nil,
       exhaustive = opts.exhaustive, energy = opts.html ~= nil, each = opts.each, journal = opts.journal,
-      share = share or false, partial = true, progress = progress_with(show) }
+      share = share or false, partial = true, progress = progress_with(show) })
     show()
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
-    if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+    if #s.rows == 0 then
+      trainer_files.wrap_many(opts, stated, error_module.raise, "limit", "search: %s", s.nothing)
+    end
     print_result(opts, s, model, varied_cluster(s, vary))
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
     require "ett.cli.wrote"(opts, opts.html)

@@ -7,7 +7,8 @@ local trainer_files = require "ett.cli.trainer_files"
 
 local megatron_option, plan_option = trainer_files.options()
 
---- The model, the plan and the swept fields of the words, and of the file if one is given.
+--- The model, the plan and the swept fields of the words, and of the file if one is given. Second: the fields that the
+--- file states.
 local function subject(opts, words)
   trainer_files.check("sweep", opts)
   local has_file = opts.megatron_args or opts.plan
@@ -63,18 +64,18 @@ return {
   },
   run = function(opts, words)
     fields.one_cluster("sweep", opts.cluster)
-    local what = subject(opts, words)
+    local what, stated = subject(opts, words)
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
     local show = require("ett.cli.progress").line(share and share.rank() > 0)
-    local s = require("ett.search.sweep").new(merged(what, { share = share, keep = not opts.json and 20 or nil,
-      progress = function(done, all) show("%d of %d plans", done, all) end,
+    local s = trainer_files.wrap_many(opts, stated, require("ett.search.sweep").new, merged(what, { share = share,
+      keep = not opts.json and 20 or nil, progress = function(done, all) show("%d of %d plans", done, all) end,
       cluster = cluster, devices = opts.devices, objective = opts.objective }))
     show()
     if share then share.leave() end
     if share and share.rank() > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then
-      error_module.raise("limit", "sweep: no plan is valid%s%s", opts.devices
+      trainer_files.wrap_many(opts, stated, error_module.raise, "limit", "sweep: no plan is valid%s%s", opts.devices
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
     end
     if opts.json then

@@ -191,15 +191,24 @@ end
 
 local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields" }
 
+-- The document of a text. The error of a file whose name does not state its format names the format.
+local function decoded(kind, text, path)
+  local ok, document = pcall(decoders[kind], text, path)
+  if ok then return document end
+  local object = error_module.from(document)
+  if not (path:find "%.toml$" or path:find "%.json$") then
+    object.message = ("%s; the file is read as %s"):format(object.message, titles[kind])
+  end
+  error(object, 0)
+end
+
 local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
   local formats = require "ett.import.formats"
   formats.check(path, text, "--plan")
   formats.check_text(text)
   local kind = kind_of(path, text)
-  local is_named = path:find "%.toml$" or path:find "%.json$"
-  local document = is_named and decoders[kind](text, path)
-    or error_module.wrap("read as " .. titles[kind], decoders[kind], text, path)
+  local document = decoded(kind, text, path)
   if type(document) ~= "table" or document[1] ~= nil then
     error_module.raise("format", "must hold fields with names, got %s", schema.describe(document))
   end
