@@ -49,7 +49,7 @@ local syncs = { wait = "Stream Wait Event", event = "Event Sync", stream = "Stre
 ---@param options table? events: record synchronisation events
 function simulator.record(program, factors, options)
   local r, now, ready, events, device = maker.new {}, 100, {}, {}, 0
-  options = options or {}
+  options, r.records = options or {}, {}
   for _, op in ipairs(program) do
     now = now + op.gap
     local from, stop = now, now + call_us
@@ -63,6 +63,7 @@ function simulator.record(program, factors, options)
       r.next_correlation = id + 1
       if op.what == "record" then
         events[op.event] = { at = ready[op.stream] or 0, stream = op.stream, id = id }
+        r.records[#r.records + 1] = { stream = op.stream, id = id, event = op.event }
       elseif op.what == "wait" then
         ready[op.stream] = math.max(ready[op.stream] or 0, event.at)
       else
@@ -75,6 +76,7 @@ function simulator.record(program, factors, options)
           stream = (op.what == "wait" or op.what == "stream") and op.stream or -1 }
         if op.what == "wait" or op.what == "event" then
           args.wait_on_stream, args.wait_on_cuda_event_record_corr_id = event.stream, event.id
+          args.event = op.event
         end
         r:add { cat = "cuda_sync", name = syncs[op.what], pid = 0, tid = args.stream, ts = from, dur = stop - from,
           args = args }
@@ -83,6 +85,54 @@ function simulator.record(program, factors, options)
     now = stop
   end
   return r
+end
+
+-- Types of synchronisation in CUPTI (cupti_activity.h: CUpti_ActivitySynchronizationType).
+local sync_types = { ["Event Sync"] = 1, ["Stream Wait Event"] = 2, ["Stream Sync"] = 3, ["Context Sync"] = 4 }
+
+--- A recording as the SQL of an Nsight export (docs.nvidia.com/nsight-systems, SQLite Schema Reference).
+---@param reuse integer number of CUDA events that the program records again and again
+function simulator.sql(r, reuse)
+  local lines, pid = { [[
+CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+  contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER,
+  demangledName INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER NOT NULL, end INTEGER NOT NULL, globalTid INTEGER,
+  correlationId INTEGER, nameId INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION(start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT
+  NULL, contextId INTEGER NOT NULL, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, syncType
+  INTEGER NOT NULL, eventId INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_CUDA_EVENT(deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, streamId INTEGER
+  NOT NULL, correlationId INTEGER, globalPid INTEGER, eventId INTEGER NOT NULL);]] }, 3 << 24
+  local ids, count = {}, 0
+  local function insert(table_name, ...)
+    lines[#lines + 1] = ("INSERT INTO %s VALUES(%s);"):format(table_name, table.concat({ ... }, ", "))
+  end
+  local function id_of(name)
+    if not ids[name] then
+      count = count + 1
+      ids[name] = count
+      insert("StringIds", count, ("'%s'"):format(name))
+    end
+    return ids[name]
+  end
+  local function event_id(event) return event and event % reuse or 4294967295 end
+  for _, e in ipairs(r.events) do
+    local from, stop, args = 1000 * e.ts, 1000 * (e.ts + e.dur), e.args
+    if e.cat == "kernel" then
+      insert("CUPTI_ACTIVITY_KIND_KERNEL", from, stop, 0, 1, args.stream, args.correlation, pid, id_of(e.name))
+    elseif e.cat == "cuda_runtime" then
+      insert("CUPTI_ACTIVITY_KIND_RUNTIME", from, stop, pid + 1, args.correlation, id_of(e.name .. "_v3020"))
+    else
+      insert("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", from, stop, 0, 1, args.stream < 0 and 4294967295 or args.stream,
+        args.correlation, pid, sync_types[e.name], event_id(args.event))
+    end
+  end
+  for _, record in ipairs(r.records) do
+    insert("CUPTI_ACTIVITY_KIND_CUDA_EVENT", 0, 1, record.stream, record.id, pid, event_id(record.event))
+  end
+  return table.concat(lines, "\n")
 end
 
 return simulator

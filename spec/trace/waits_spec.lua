@@ -1,4 +1,5 @@
 -- Replays with recorded synchronisation events: equal to the run with the change, also where the rules are not.
+local folders = require "ett.base.folder"
 local maker = require "trace_maker"
 local replay = require "ett.trace.replay"
 local simulator = require "stream_simulator"
@@ -69,6 +70,23 @@ describe("recorded synchronisation events", function()
       inferred = inferred + (math.abs(without / wanted - 1) > 0.001 and 1 or 0)
     end
     assert.is_true(inferred >= 10, inferred) -- without the events so many replays are wrong
+  end)
+
+  it("are read from an Nsight export, whose events name their records by order", function()
+    for seed = 1, 12 do
+      local program = simulator.program(seed)
+      local wanted = span_of(simulator.record(program, { gemm = 3 }))
+      folders.within(function(where)
+        -- A program waits for one of the last three events, so three events that are recorded again serve it.
+        local pipe = assert(io.popen(("sqlite3 %q"):format(where .. "/run.sqlite"), "w"))
+        pipe:write("BEGIN;\n", simulator.sql(simulator.record(program, {}, { events = true }), 3), "\nCOMMIT;\n")
+        if not pipe:close() then return pending("the sqlite3 shell is not installed") end
+        local view <close> = assert(require("ett.trace.view").open(where, { args = replay.args }))
+        local g = replay.graph(view)
+        replay.change(g, view, "gemm*3", {})
+        assert.near(wanted, replay.run(g).span_ticks, 0.001 * wanted, seed)
+      end)
+    end
   end)
 
   it("are counted by what-if", function()

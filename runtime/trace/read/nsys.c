@@ -29,15 +29,22 @@ enum {
   COLUMN_GLOBAL, /* serialized process; on the host also the thread */
   COLUMN_COPY_KIND,
   COLUMN_TYPE,
+  COLUMN_SYNC_TYPE,
   COLUMN_TEXT,
   COLUMN_ARGS
 };
+
+/* Synchronisation records get the category, names and args that Kineto gives them. */
+#define SYNCHRONIZATION "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+#define CUDA_EVENT "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+#define RECORD_ARG "wait_on_cuda_event_record_corr_id"
 
 static const nsys_table tables[] = {
     {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, {"demangledName", "shortName"}, NULL, NULL},
     {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ON_DEVICE, {NULL}, NULL, "CUDA graph"},
     {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, {NULL}, NULL, "Memcpy"},
     {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, {NULL}, NULL, "Memset"},
+    {SYNCHRONIZATION, ON_DEVICE, {NULL}, NULL, "Unknown Sync"},
     {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, {"nameId"}, "name", NULL},
     {"NVTX_EVENTS", ON_HOST, {"textId", "jsonTextId"}, "text", NULL},
     {"MPI_COLLECTIVES_EVENTS", ON_HOST, {"textId", "nameId"}, NULL, NULL},
@@ -49,6 +56,10 @@ static const nsys_table tables[] = {
     {"OSRT_API", ON_HOST, {"nameId"}, NULL, NULL},
     {NULL, ON_HOST, {NULL}, NULL, NULL},
 };
+
+static bool is_synchronisation(const char *table) {
+  return strcmp(table, SYNCHRONIZATION) == 0;
+}
 
 /* Maximum bytes of a text. Kernel names, the longest texts, have a few thousand. */
 #define LONGEST_TEXT (16 << 20)
@@ -121,8 +132,37 @@ static void append_device(sqlite3 *db, sqlite3_str *sql, const char *table) {
     append_column(db, sql, table, "deviceId");
 }
 
+/* Whether the file tells which record of a CUDA event each synchronisation waits for. */
+static bool names_records(sqlite3 *db, const char *table) {
+  static const char *const columns[] = {"correlationId", "globalPid", "contextId",
+                                        "eventId"};
+  bool all =
+      strcmp(table, SYNCHRONIZATION) == 0 && has_column(db, CUDA_EVENT, "streamId");
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+    all = all && has_column(db, table, columns[i]) &&
+          has_column(db, CUDA_EVENT, columns[i]);
+  return all;
+}
+
+/* Joins to each synchronisation the last record of its CUDA event before it: ids of calls
+ * count up. Column recorded: the id of the record's call above 32 bits of its stream. */
+static const char records_join[] =
+    " LEFT JOIN (SELECT id, max(call) OVER (PARTITION BY globalPid, contextId, eventId "
+    "ORDER BY correlationId) AS recorded FROM (SELECT rowid AS id, globalPid, contextId, "
+    "eventId, correlationId, NULL AS call FROM " SYNCHRONIZATION
+    " UNION ALL SELECT NULL, globalPid, contextId, eventId, correlationId, "
+    "correlationId * 4294967296 + streamId FROM " CUDA_EVENT ")) k ON k.id = t.rowid";
+
 static void append_arg(sqlite3 *db, sqlite3_str *sql, const char *table,
                        const char *arg) {
+  if (strcmp(arg, "wait_on_stream") == 0 && names_records(db, table)) {
+    sqlite3_str_appendall(sql, ", k.recorded & 4294967295");
+    return;
+  }
+  if (strcmp(arg, RECORD_ARG) == 0 && names_records(db, table)) {
+    sqlite3_str_appendall(sql, ", k.recorded >> 32");
+    return;
+  }
   for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
     const alias *a = &aliases[i];
     if (strcmp(a->arg, arg) != 0 || strcmp(a->table, table) != 0)
@@ -161,6 +201,7 @@ static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
   append_column(db, sql, t->name, t->where == ON_DEVICE ? "globalPid" : "globalTid");
   append_column(db, sql, t->name, "copyKind");
   append_column(db, sql, t->name, "eventType");
+  append_column(db, sql, t->name, "syncType");
   sqlite3_str_appendall(sql, ", coalesce(NULL");
   for (int i = 0; i < 3 && t->ids[i]; i++) {
     if (strings && has_column(db, t->name, t->ids[i]))
@@ -173,6 +214,8 @@ static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
   for (uint32_t i = 0; i < arg_count; i++)
     append_arg(db, sql, t->name, args[i]);
   sqlite3_str_appendf(sql, " FROM \"%w\" t", t->name);
+  if (names_records(db, t->name))
+    sqlite3_str_appendall(sql, records_join);
   return sqlite3_str_finish(sql);
 }
 
@@ -214,10 +257,16 @@ static uint32_t name_of(reading *r, const nsys_table *t, sqlite3_stmt *s) {
                 : snprintf(copy, sizeof copy, "Memcpy (kind %d)", kind);
     return intern(r, copy, (size_t)n);
   }
+  static const char *const syncs[] = {NULL, "Event Sync", "Stream Wait Event",
+                                      "Stream Sync", "Context Sync"};
+  int sync = sqlite3_column_int(s, COLUMN_SYNC_TYPE);
+  if (is_synchronisation(t->name) && sync > 0 && sync <= 4)
+    return intern(r, syncs[sync], strlen(syncs[sync]));
   return t->fixed ? intern(r, t->fixed, strlen(t->fixed)) : intern(r, "", 0);
 }
 
-static int take_args(reading *r, sqlite3_stmt *s) {
+/* correlation: that of the row, with the number of its process. */
+static int take_args(reading *r, sqlite3_stmt *s, int64_t correlation) {
   for (uint32_t i = 0; i < r->r->arg_count; i++) {
     ett_trace_arg arg = {.row = ett_part_next(r->part)};
     int column = COLUMN_ARGS + (int)i;
@@ -225,6 +274,8 @@ static int take_args(reading *r, sqlite3_stmt *s) {
     case SQLITE_INTEGER:
       arg.type = ETT_ARG_INTEGER;
       arg.value.integer = sqlite3_column_int64(s, column);
+      if (strcmp(r->r->args[i], RECORD_ARG) == 0 && correlation > 0)
+        arg.value.integer |= correlation & ~(int64_t)UINT32_MAX;
       break;
     case SQLITE_FLOAT:
       arg.type = ETT_ARG_FLOAT;
@@ -315,13 +366,15 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
                                global & 0xFFFFFF, ETT_ID_INTEGER);
   }
   row.name = name_of(r, t, s);
-  if (row.track == ETT_TRACE_NONE || row.name == ETT_STRING_NONE || take_args(r, s))
+  if (row.track == ETT_TRACE_NONE || row.name == ETT_STRING_NONE ||
+      take_args(r, s, row.correlation))
     return -1;
   return ett_part_append(r->part, &row);
 }
 
 static int take_table(reading *r, const nsys_table *t) {
-  uint16_t category = ett_lexicon_category(r->part->lexicon, t->name, strlen(t->name));
+  const char *own = is_synchronisation(t->name) ? "cuda_sync" : t->name;
+  uint16_t category = ett_lexicon_category(r->part->lexicon, own, strlen(own));
   char *sql = query_of(r->db, t, r->r->args, r->r->arg_count);
   sqlite3_stmt *s = NULL;
   int status = -1, code;

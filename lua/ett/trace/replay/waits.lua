@@ -1,5 +1,6 @@
 --- The waits that a trace records as synchronisation events: of device rows for rows of other streams, and of host
 --- calls for device rows. PyTorch records them (category cuda_sync) with its profiler's option enable_cuda_sync_events.
+-- The reader of Nsight's exports gives its synchronisation records the same category, names and args (nsys.c).
 --
 -- cudaEventRecord puts an event on a stream: it completes after the rows launched there before, and after the rows that
 -- the stream waits for. Rows launched on a stream after its cudaStreamWaitEvent follow the event. So the launches,
