@@ -125,6 +125,7 @@ install)
     become_root || die "'$existing' is not writable; run this as root, or ./setup.sh install PREFIX"
   fi
   "${root[@]}" cmake --install build --prefix "$prefix" >/dev/null
+  "${root[@]}" chown --reference=build build/install_manifest.txt # root's file would stop the next install
   say "installed $prefix/bin/ett"
   ;;
 *)
