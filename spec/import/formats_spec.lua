@@ -10,6 +10,8 @@ local files = {
   ["run.toml"] = { "--plan", "[training]\nseq_len = 64\n" },
   ["base.yml"] = { "--plan", "per_device_batch_size: 1\nici_fsdp_parallelism: 8\n" },
   ["maxtext.sh"] = { "--plan", "python3 train.py per_device_batch_size=1 ici_fsdp_parallelism=8\n" },
+  ["neox.yml"] = { "--plan", '{ "pipe-parallel-size": 4,\n"zero_optimization": {} }' },
+  ["accelerate.yaml"] = { "--plan", "distributed_type: FSDP\n" },
   ["nemo.yaml"] = { "--megatron-args", "model:\n  num_layers: 4\n  tensor_model_parallel_size: 2\n" },
   ["recipe.yaml"] = { "--megatron-args", "ARGS:\n  --tensor-model-parallel-size: 2\n" },
   ["primus.yaml"] = { "--megatron-args", "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n" },
@@ -39,9 +41,6 @@ describe("ett.import.formats", function()
     end
     local said = message(formats.check, "recipe.py", "cfg.model.tensor_model_parallel_size = 4", "--plan")
     assert.matches("^this is a Python program; ett does not run it: give its fields as words NAME=VALUE", said)
-    assert.equal("this is a configuration of GPT-NeoX; ett does not read it: give its fields as words NAME=VALUE, with "
-      .. "stack=gpt_neox", message(formats.check, "20B.yml", '{ "pipe-parallel-size": 4,\n"zero_optimization": {} }',
-      "--plan"))
     assert.equal("", message(formats.check, "other.json", "{}", "--model"))
     assert.equal("", message(formats.check, "mine.txt", "", "--plan"))
   end)

@@ -905,6 +905,128 @@ describe("a plan as DeepSpeed's JSON", function()
   end)
 end)
 
+describe("a plan of GPT-NeoX", function()
+  -- configs/20B.yml of EleutherAI/gpt-neox, without most of the fields that change no step.
+  local text = [[
+# comment
+{
+  "pipe-parallel-size": 4,
+  "model-parallel-size": 2,
+  "num-layers": 44, "hidden-size": 6144, "num-attention-heads": 64, "seq-length": 2048, "rotary_pct": 0.25,
+  "optimizer": { "type": "Adam", "params": { "lr": 0.97e-4, "betas": [0.9, 0.95], } },
+  "zero_optimization": { "stage": 1, "allgather_bucket_size": 1260000000, "overlap_comm": True,
+    "reduce_bucket_size": 1260000000, },
+  "train_micro_batch_size_per_gpu": 4, "gas": 32, "data-impl": "mmap",
+  "checkpoint-activations": true, "checkpoint-num-layers": 1, "synchronize-each-layer": true,
+  "fp16": { "fp16": true, "enabled": true }, "train-iters": 150000,
+}]]
+  local model = model_module.new("gpt", { layers = 44, hidden = 6144, heads = 64, vocab = 50432, position = "rope" })
+  local function changed(...)
+    local own = text
+    for _, change in ipairs { ... } do
+      local name = change:match('^"([%w_-]+)": '):gsub("-", "%%-")
+      own = own:gsub(('"%s": %%b{},'):format(name), ""):gsub(('"%s": [^,{]*,'):format(name), "")
+        :gsub("\n}$", " " .. change .. ",\n}")
+    end
+    return own
+  end
+
+  it("is that of DeepSpeed, with GPT-NeoX' degrees and recomputation", function()
+    local plan, notes = read("20B.yml", text, model, { dp = 12 })
+    local wanted = { pp = 4, tp = 2, dp = 12, seq = 2048, micro_batch = 4, micro_batches = 32, zero = 1, dtype = "fp16",
+      gradient_dtype = "fp16", gradient_all_reduce = true, recompute = "full", bucket_bytes = 2.52e9,
+      overlap_gradients = false, serial_sends = true, scatter_sends = true, clip_gradients = true,
+      stack = "gpt_neox" }
+    for name, value in pairs(wanted) do assert.equal(value, plan[name], name) end
+    assert.same({ "overlap_comm: DeepSpeed's pipelines do not overlap reductions",
+      "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all" }, notes)
+    assert.is_true(estimate.new({ model = model, plan = plan, cluster = "dgx_a100" }).step_seconds > 0)
+    plan = read("20B.yml", changed('"global_num_gpus": 96', '"gradient_clipping": 0',
+      '"checkpoint-activations": false'), model, { pp = 2 })
+    assert.same({ 2, 24, false, "none" }, { plan.pp, plan.dp, plan.clip_gradients, plan.recompute })
+  end)
+
+  it("follows its precision, chunks of recomputed layers, split and fused kernels", function()
+    local plan, notes = read("n.yml", changed('"fp16": { "type": "bfloat16", "enabled": true }',
+      '"checkpoint-num-layers": 2', '"checkpoint-in-cpu": true', '"pipe_partition_method": "uniform"',
+      '"rms_norm_fusion": true', '"rope_fusion": true', '"attention_config": [[["flash"], 44]]',
+      '"partition-activations": true', '"data_types": { "grad_accum_dtype": "fp32" }', '"te_mha": true',
+      '"hidden-size": 8192'), model, { dp = 12 })
+    assert.same({ "bf16", "fp32", "uniform", 2, 1, "gpt_neox:norm=fused:rope=1" }, { plan.dtype, plan.gradient_dtype,
+      plan.recompute_method, plan.recompute_layers, plan.offload_activations, plan.stack })
+    assert.same({ 11, 12, 12, 9 }, plan.split)
+    assert.same({ "overlap_comm: DeepSpeed's pipelines do not overlap reductions",
+      "partition_activations is not modelled: each rank stores whole inputs of layers, 2 times those of the run",
+      "the file's model differs from the given one: hidden_size = 8192, not 6144", "not modelled: te_mha" }, notes)
+  end)
+
+  it("has offloading by the switches of older releases, and is refused without a length", function()
+    local plan = read("z.yml", '{ "model_parallel_size": 1, "seq_length": 512, "train_micro_batch_size_per_gpu": 4,\n'
+      .. '"zero_optimization": { "stage": 3, "cpu_offload": true } }', nil, { dp = 8 })
+    assert.same({ 3, 1, 1, 1 }, { plan.zero, plan.offload_optimizer, plan.offload_gradients, plan.pp })
+    assert.matches("missing field 'seq_length'", raised(read, "z.yml", '{ "model-parallel-size": 1 }', nil, { dp = 8 }))
+    assert.matches("pp %* tp %* cp = 8 must divide the file's 12 devices",
+      raised(read, "z.yml", changed '"global_num_gpus": 12', nil, { pp = 4 }))
+  end)
+end)
+
+describe("a plan of Accelerate", function()
+  local function of(kind, lines, given)
+    return read("a.yaml", ("compute_environment: LOCAL_MACHINE\ndistributed_type: %s\nmixed_precision: 'bf16'\n"
+      .. "num_machines: 2\nnum_processes: 16\nrdzv_backend: static\n%s"):format(kind, lines), nil,
+      require "ett.base.merged"({ seq = 2048 }, given))
+  end
+  local no_recompute = "the file does not state which layers are recomputed; add recompute=full if the script does"
+
+  it("has FSDP's strategy by name and number, in both releases", function()
+    for strategy, wanted in pairs { FULL_SHARD = { 3, true }, ["2"] = { 3, false }, NO_SHARD = { 0, true },
+      ["4"] = { 3, true, 8 }, HYBRID_SHARD_ZERO2 = { 3, false, 8 } } do
+      local plan, notes, missing = of("FSDP", "fsdp_config:\n  fsdp_sharding_strategy: " .. strategy)
+      assert.same({ 16, "bf16", "transformers_fsdp", table.unpack(wanted) }, { plan.dp, plan.dtype, plan.stack,
+        plan.zero, plan.reshard, plan.shard })
+      assert.same({ no_recompute }, notes)
+      assert.equal("not in the file: the batch of a device (1: give micro_batch=N), gradient accumulation (1 "
+        .. "micro-batch: give micro_batches=N)", missing)
+    end
+    local plan, notes = of("FSDP", "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n"
+      .. "  fsdp_activation_checkpointing: true\n  fsdp_offload_params: true\n  fsdp_cpu_ram_efficient_loading: true\n"
+      .. "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 2\n"
+      .. "  parallelism_config_tp_size: 2\n  parallelism_config_cp_size: 2\n"
+      .. "  parallelism_config_cp_comm_strategy: alltoall", { micro_batches = 4 })
+    assert.same({ 4, 4, 2, 2, "ring", 3, false, "full", 1, 1, 1 }, { plan.dp, plan.shard, plan.tp, plan.cp,
+      plan.cp_method, plan.zero, plan.reshard, plan.recompute, plan.offload_weights, plan.offload_gradients,
+      plan.offload_optimizer })
+    assert.same({}, notes)
+    assert.matches("fsdp_sharding_strategy: unknown value 'ALL'",
+      raised(of, "FSDP", "fsdp_config:\n  fsdp_sharding_strategy: ALL"))
+  end)
+
+  it("has DeepSpeed's stage, Megatron-LM's degrees, and replicas of DistributedDataParallel", function()
+    local plan, notes = of("DEEPSPEED", "deepspeed_config:\n  gradient_accumulation_steps: 16\n"
+      .. "  zero3_init_flag: false\n  offload_optimizer_device: cpu\n  offload_param_device: none\n  zero_stage: 2\n"
+      .. "  overlap_comm: true")
+    assert.same({ 2, 16, 16, 1, true, "transformers" }, { plan.zero, plan.dp, plan.micro_batches,
+      plan.offload_optimizer, plan.clip_gradients, plan.stack })
+    assert.same({ no_recompute, "fields of deepspeed_config that are not modelled: overlap_comm" }, notes)
+    plan = of("DEEPSPEED", "deepspeed_config:\n  zero_stage: 0")
+    assert.same({ 0, 1 }, { plan.zero, plan.micro_batches })
+    assert.matches("deepspeed_config_file names 'x.json', which holds the plan: give that file to %-%-plan, with dp=16",
+      raised(of, "DEEPSPEED", "deepspeed_config:\n  deepspeed_config_file: x.json"))
+    plan, notes = of("MEGATRON_LM", "megatron_lm_config:\n  megatron_lm_tp_degree: 4\n  megatron_lm_pp_degree: 2\n"
+      .. "  megatron_lm_num_micro_batches: 8\n  megatron_lm_recompute_activations: false\n"
+      .. "  megatron_lm_sequence_parallelism: true\n  megatron_lm_use_distributed_optimizer: true")
+    assert.same({ 4, 2, 2, 8, true, 1, "megatron" }, { plan.tp, plan.pp, plan.dp, plan.micro_batches,
+      plan.sequence_parallel, plan.zero, plan.stack })
+    assert.same({}, notes)
+    plan, notes = of("MULTI_GPU", "dynamo_config:\n  dynamo_backend: INDUCTOR")
+    assert.same({ true, 16 }, { plan.overlap_gradients, plan.dp })
+    assert.equal("dynamo_backend = INDUCTOR: compilation is not modelled; the stack transformers runs single operators",
+      notes[1])
+    assert.matches("distributed_type: 'XLA' is not read; known are DEEPSPEED,", raised(of, "XLA", ""))
+    assert.matches("tp %* pp %* cp = 3 must divide num_processes = 16", raised(of, "MULTI_GPU", "", { tp = 3 }))
+  end)
+end)
+
 describe("settings that a file leaves out", function()
   local function missing(name, text, given) return (select(3, read(name, text, nil, given))) end
 

@@ -87,7 +87,7 @@ function simulator.record(program, factors, options)
   return r
 end
 
--- Types of synchronisation in CUPTI (cupti_activity.h: CUpti_ActivitySynchronizationType).
+-- Types of synchronisation in CUPTI (CUpti_ActivitySynchronizationType).
 local sync_types = { ["Event Sync"] = 1, ["Stream Wait Event"] = 2, ["Stream Sync"] = 3, ["Context Sync"] = 4 }
 
 --- A recording as the SQL of an Nsight export (docs.nvidia.com/nsight-systems, SQLite Schema Reference).

@@ -14,8 +14,8 @@ function trainer_files.options(many)
   return { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), "
     .. "or a list; or a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes; with --model only the "
     .. "plan", many = many },
-    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON) or MaxText; or "
-      .. "a file of --megatron-args", many = many }
+    { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON), MaxText, "
+      .. "GPT-NeoX or Accelerate; or a file of --megatron-args", many = many }
 end
 
 -- Whether a file is one of those that --megatron-args reads. Raises if it is none that --plan reads.

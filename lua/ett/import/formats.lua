@@ -1,6 +1,8 @@
 --- Which program's configuration a file is, and the option of `ett predict` that reads it: for launch scripts given to
 --- --plan, and for messages about a file that was given to another option.
+local accelerate = require "ett.import.trainer.accelerate"
 local error_module = require "ett.base.error"
+local neox = require "ett.import.trainer.neox"
 local overrides = require "ett.import.trainer.overrides"
 
 local formats = {}
@@ -37,9 +39,12 @@ local kinds = {
   { "a script or configuration of MaxText", "--plan", function(path, text)
     return not path:find "%.json$" and overrides.known(text)
   end },
-  { "a configuration of GPT-NeoX", nil, function(path, text)
-    return path:find "%.ya?ml$" and text:find '"?pipe[-_]parallel[-_]size"?:'
-  end, "ett does not read it: give its fields as words NAME=VALUE, with stack=gpt_neox" },
+  { "a configuration of GPT-NeoX", "--plan", function(path, text)
+    return path:find "%.ya?ml$" and neox.known(text)
+  end },
+  { "a configuration of Accelerate", "--plan", function(path, text)
+    return path:find "%.ya?ml$" and accelerate.known(text)
+  end },
   { "a Python program", nil, function(path) return path:find "%.py$" end,
     "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script" },
 }

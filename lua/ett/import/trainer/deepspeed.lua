@@ -39,8 +39,10 @@ local function set_batches(p, config, given, assume)
 end
 
 -- `share`: whether DeepSpeed reads the section's ratio. It does for the optimizer at stage 3 (zero/offload_config.py).
-local function offloaded(config, name, note, share)
+-- `older`: the switch of older releases (zero/config.py: cpu_offload is deprecated).
+local function offloaded(config, name, older, note, share)
   local given = config("zero_optimization", name, {})
+  if config("zero_optimization", older, false) and next(given) == nil then return 1 end
   if (given.device or "none") == "none" then return nil end
   if given.device ~= "cpu" then
     note("%s to %s is modelled as offloading to the host's memory", name, tostring(given.device))
@@ -162,9 +164,9 @@ return function(config, given, _, note, assume)
   local bucket = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
     * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
   if p.zero < 3 then p.bucket_bytes = bucket end -- the messages of stage 3 are those of layers
-  if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note, p.zero == 3) end
+  if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", "cpu_offload", note, p.zero == 3) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
-  if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
+  if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", "cpu_offload_param", note) end
   set_reduction(p, config, given, note)
   local checkpoints = config("", "activation_checkpointing", {})
   if not given.recompute and next(checkpoints) then

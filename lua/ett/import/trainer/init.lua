@@ -1,73 +1,25 @@
---- Reads the plan in a trainer's configuration: torchtitan's TOML, DeepSpeed's JSON, or MaxText's YAML or script.
+--- Reads the plan in a trainer's configuration: torchtitan's TOML, DeepSpeed's JSON, MaxText's YAML or script, and YAML
+--- of GPT-NeoX and Accelerate.
 --
 --   local plan, notes = require("ett.import.trainer").read("llama3_8b.toml", model, { dp = 64 })
 --
 -- The model is not in the file. notes: settings of the file that the plan does not state.
+local accelerate = require "ett.import.trainer.accelerate"
 local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
 local merged = require "ett.base.merged"
+local neox = require "ett.import.trainer.neox"
 local overrides = require "ett.import.trainer.overrides"
 local plan_fields = require "ett.plan.fields"
+local reader = require "ett.import.trainer.reader"
 local schema = require "ett.base.schema"
+local without = require "ett.import.trainer.without"
 
 local trainer = {}
 
---- Reads fields of a document, all of the kind of their default (nil: a number), or of another kind if one is given.
---- Numbers are above 0 if their default is. null and "auto" count as absent; the second result is true for "auto", the
---- third for an absent field.
-local function reader(document, seen)
-  return function(section, name, default, other)
-    local from, kind = document[section] or {}, type(default == nil and 1 or default)
-    if from == json.null then from = {} end
-    if section == "" and not document[""] then from = document end
-    if type(from) ~= "table" then
-      error_module.raise("format", "'%s' must hold fields with names, got %s", section, schema.describe(from))
-    end
-    seen[section .. "." .. name] = true
-    local value = from[name]
-    if value == nil or value == json.null or value == "auto" then return default, value == "auto", value ~= "auto" end
-    if type(value) ~= kind and type(value) ~= other then
-      error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
-    end
-    if kind == "number" and (default or 1) > 0 and value <= 0 then
-      error_module.raise("format", "%s must be above 0, got %s", name, schema.describe(value))
-    end
-    return math.type(value) == "float" and math.tointeger(value) or value
-  end
-end
-
 -- Sections of torchtitan that have an effect only if they are enabled.
 local switched = { fault_tolerance = true, validation = true }
--- Fields and sections that do not change the step, or that the estimate always includes: DeepSpeed's, torchtitan's
--- (torchtitan/config/job_config.py).
-local without = {}
-for name in ([[
-  allgather_bucket_size allgather_partitions contiguous_gradients determinism_check early_stop
-  ignore_unused_parameters load_from_fp32_weights preserve_rng_state round_robin_gradients
-  stage3_gather_16bit_weights_on_model_save stage3_max_live_parameters stage3_max_reuse_distance
-  stage3_param_persistence_threshold stage3_prefetch_bucket_size sub_group_size
-
-  aio autotuning checkpoint comet comms_config comms_logger csv_monitor dataloader_drop_last dump_state flops_profiler
-  gradient_predivide_factor log_level memory_breakdown monitor_config nebula prescale_gradients scheduler
-  steps_per_print tensorboard timers vocabulary_size wall_clock_breakdown wandb zero_allow_untested_optimizer
-  zero_force_ds_cpu_optimizer
-
-  auto_cast check_grad_overflow consecutive_hysteresis hysteresis immediate_grad_update initial_scale_power
-  legacy_fusion load_balance_coeff loss_scale loss_scale_window min_loss_scale params preset_model
-
-  checkpoint comm debug experimental float8 job lr_scheduler memory_estimation metrics mx profiling
-  quantize.dense.float8 quantize.dense.mx quantize.grouped_mm.float8 quantize.grouped_mm.mx quantize.linear.float8
-  quantize.linear.mx quantize.moe.float8 quantize.moe.mx training.dataloader validation.dataloader
-
-  backend beta1 beta2 dataset dataset_path deterministic emulate eps filter_fqns force_recompute_fp8_weight_in_bwd
-  gc_debug gc_freq hf_assets_path implementation lr mxfp8_dim1_cast_kernel_choice
-  precompute_float8_dynamic_scale_for_fsdp print_after_conversion recipe_name seed steps tokenizer_path
-  visualize_memory_budget_pareto weight_decay]])
-  :gmatch "%S+" do
-  without[name] = true
-end
-
 -- Switches of torchtitan and DeepSpeed that are on by default. Others are off.
 local on = { enable_loss_parallel = true, memory_efficient_linear = true,
   pipeline_parallel_expert_parallel_overlap = true }
@@ -77,19 +29,20 @@ local function is_default(name, value)
     or type(value) == "table" and next(value) == nil
 end
 
---- Fields of a section that no reader asked for.
-local function unread(from, section, seen)
+--- Fields of a section that no reader asked for. own: names of the trainer without effect.
+local function unread(from, section, seen, own)
   local list = {}
   for _, name in ipairs(schema.keys(from)) do
     local value = from[name]
     local off = is_default(name, value) or section == "" and (name:find "^[_/]" or type(value) == "table"
       and (value.enabled == false or switched[name] and not (value.enabled or value.enable)))
-    if not (seen[section .. "." .. name] or without[name] or off) then list[#list + 1] = name end
+    local has_effect = not (off or without.all[name] or own and own[name])
+    if has_effect and not seen[section .. "." .. name] then list[#list + 1] = name end
   end
   return list
 end
 
-local function note_unread(document, seen, note)
+local function note_unread(document, seen, note, own)
   local read, others = { [""] = {} }, schema.keys(document[""] or {}) -- fields of TOML before its first section
   for _, path in ipairs(schema.keys(seen)) do
     local section, name = path:match "^(.*)%.([^%.]*)$"
@@ -104,12 +57,13 @@ local function note_unread(document, seen, note)
   end
   for _, section in ipairs(schema.keys(document)) do
     local from = document[section]
-    local list = section ~= "" and read[section] and type(from) == "table" and unread(from, section, seen) or {}
+    local known = section ~= "" and read[section] and type(from) == "table"
+    local list = known and unread(from, section, seen, own) or {}
     if #list > 0 then
       note("fields of %s that are not modelled: %s", section, error_module.ignored(list, absent(read[section], from)))
     end
   end
-  for _, name in ipairs(unread(document, "", seen)) do
+  for _, name in ipairs(unread(document, "", seen, own)) do
     if not read[name] and name ~= "" then others[#others + 1] = name end
   end
   for section in pairs(read) do table.insert(read[""], section) end
@@ -126,8 +80,9 @@ end
 
 local function refuse_unknown()
   error_module.raise("format", "no trainer's file: found no section of torchtitan ([training], [parallelism], …), no "
-    .. "field of DeepSpeed (zero_optimization, train_batch_size, …) and none of MaxText (per_device_batch_size, "
-    .. "ici_fsdp_parallelism, …); --megatron-args reads further files; fields of a plan are words NAME=VALUE")
+    .. "field of DeepSpeed (zero_optimization, train_batch_size, …), and none of MaxText (per_device_batch_size, "
+    .. "ici_fsdp_parallelism, …), GPT-NeoX (pipe-parallel-size, …) or Accelerate (distributed_type); "
+    .. "--megatron-args reads further files; fields of a plan are words NAME=VALUE")
 end
 
 --- Whether a text has one of the names behind `before` and in front of `after`, as patterns.
@@ -141,6 +96,8 @@ end
 --- The trainer of a file: by its name, else by its fields.
 local function kind_of(path, text)
   if path:find "%.toml$" then return "torchtitan" end
+  if neox.known(text) then return "neox" end
+  if accelerate.known(text) then return "accelerate" end
   if path:find "%.json$" then return "deepspeed" end
   if overrides.known(text) then return "maxtext" end
   if marked("\n" .. text, marks.torchtitan, "\n%s*%[", "[%].]") then return "torchtitan" end
@@ -164,6 +121,7 @@ end
 
 local decoders = { torchtitan = function(text) return require "ett.import.trainer.toml"(text) end,
   deepspeed = function(text, path) return error_module.must(json.decode(hjson(text), { name = path })) end,
+  neox = neox.fields, accelerate = accelerate.fields,
   maxtext = function(text, path) return overrides.fields(text, path:find "%.ya?ml$" ~= nil) end }
 
 -- Names of plan fields in the files, for messages.
@@ -189,7 +147,18 @@ local function stated_in(document, names, given)
   return stated
 end
 
-local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields" }
+own_names.neox = { seq = ".seq_length", tp = ".model_parallel_size", pp = ".pipe_parallel_size",
+  ep = ".moe_expert_parallel_size" }
+for _, field in ipairs { "micro_batch", "micro_batches", "global_batch", "zero" } do
+  own_names.neox[field] = own_names.deepspeed[field]
+end
+own_names.accelerate = { zero = "deepspeed_config.zero_stage", dp = ".num_processes",
+  tp = "parallelism_config.parallelism_config_tp_size", cp = "parallelism_config.parallelism_config_cp_size" }
+
+local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields",
+  neox = "GPT-NeoX' YAML", accelerate = "Accelerate's YAML" }
+
+local plans = { neox = neox.plan, accelerate = accelerate.plan }
 
 -- The document of a text. The error of a file whose name does not state its format names the format.
 local function decoded(kind, text, path)
@@ -212,13 +181,14 @@ local function read(path, model, given)
   if type(document) ~= "table" or document[1] ~= nil then
     error_module.raise("format", "must hold fields with names, got %s", schema.describe(document))
   end
-  if kind ~= "maxtext" then check_marks(kind, document) end
+  if marks[kind] then check_marks(kind, document) end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local missing = {} -- settings that neither the file nor an argument states, with the values taken
   local function assume(...) missing[#missing + 1] = (...):format(select(2, ...)) end
-  local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note, assume)
+  local plan_of = plans[kind] or require("ett.import.trainer." .. kind)
+  local plan = plan_of(reader(document, seen), given, model, note, assume)
   if missing[1] then note("not in the file: %s", table.concat(missing, ", ")) end
-  note_unread(document, seen, note)
+  note_unread(document, seen, note, without[kind])
   for name, value in pairs(given) do plan[name] = value end
   if given.micro_batches and not given.global_batch then plan.global_batch = nil end
   return plan, notes, stated_in(document, own_names[kind], given)
