@@ -1027,6 +1027,76 @@ describe("a plan of Accelerate", function()
   end)
 end)
 
+describe("a plan of Transformers' arguments", function()
+  local padded = "the file does not pack sequences: shorter ones take less time than the plan's, which are full"
+
+  it("is that of LLaMA-Factory, which repeats layers and trains adapters by default", function()
+    local text = "model_name_or_path: x\nstage: sft\ntemplate: llama3\ncutoff_len: 2_048\nper_device_train_batch_size: "
+      .. "2\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nbf16: true\n"
+    local plan, notes, missing = read("lf.yaml", text .. "finetuning_type: lora\nlora_target: all\n", nil, { dp = 8 })
+    assert.same({ 2048, 2, 8, "bf16", "full", 8, true, true, "transformers" }, { plan.seq, plan.micro_batch,
+      plan.micro_batches, plan.dtype, plan.recompute, plan.lora_rank, plan.lora_targets == nil,
+      plan.overlap_gradients, plan.stack })
+    assert.same({ { padded }, nil }, { notes, missing })
+    plan = read("lf.yaml", text .. "finetuning_type: freeze\ndisable_gradient_checkpointing: true\n"
+      .. "neat_packing: true\n", nil, { dp = 8 })
+    assert.same({ 30, "none" }, { plan.frozen_layers, plan.recompute })
+    assert.is_nil(plan.lora_rank)
+    local full = text .. "finetuning_type: full\ndeepspeed: examples/ds_z3.json\n"
+    assert.matches("deepspeed names 'examples/ds_z3.json', which is neither there nor beside the file; give its stage",
+      raised(read, "lf.yaml", full, nil, { dp = 8 }))
+    plan, notes = read("lf.yaml", full, nil, { dp = 8, zero = 2 })
+    assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })
+    assert.matches("its settings are DeepSpeed's defaults", notes[1])
+    command.write(folder, "ds_z3.json", '{ "zero_optimization": { "stage": 3,'
+      .. '"offload_optimizer": { "device": "cpu" } },' .. '"train_batch_size": "auto", "gradient_clipping": "auto" }')
+    plan, notes = read("lf.yaml", full, nil, { dp = 8 })
+    assert.same({ 3, 1, 2, 8, true, "transformers" }, { plan.zero, plan.offload_optimizer, plan.micro_batch,
+      plan.micro_batches, plan.clip_gradients, plan.stack })
+    assert.same({ padded }, notes)
+  end)
+
+  it("is that of TRL, with Liger's kernels, and its defaults noted", function()
+    local plan, notes, missing = read("trl.yaml", "model_name_or_path: x\nattn_implementation: flash_attention_2\n"
+      .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
+      .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
+      .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
+    assert.same({ "full", "fp32", 16, { "linear_qkv" }, 6, false,
+      "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1" }, { plan.recompute, plan.dtype, plan.lora_rank,
+      plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
+    assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
+      "frozen weights in 4 or 8 bits are modelled in 16 bits", "adapters of lm_head are not modelled",
+      "not modelled: seq_wrong" }, notes)
+    assert.equal("not in the file: the length of sequences (1024), gradient_accumulation_steps (1), the number of "
+      .. "devices (dp = 1: give dp=N), bf16 and fp16 (fp32; dtype=bf16 replaces it)", missing)
+  end)
+
+  it("is that of Axolotl, with FSDP's fields with and without their prefix", function()
+    local text = "base_model: x\nsequence_len: 4096\nmicro_batch_size: 1\nsample_packing: true\nbf16: auto\n"
+      .. "gradient_accumulation_steps: 2\nwandb_project:\ndatasets:\n  - path: y\n    type: alpaca\n"
+    local plan, notes = read("ax.yml", text .. "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n"
+      .. "context_parallel_size: 2\nfsdp_version: 2\nfsdp_config:\n  offload_params: true\n  state_dict_type: "
+      .. "FULL_STATE_DICT\n  reshard_after_forward: false\n  activation_checkpointing: true\n")
+    assert.same({ 8, 8, 2, 2, "ring", 3, false, 1, "full", "bf16", "transformers_fsdp" }, { plan.dp, plan.shard,
+      plan.tp, plan.cp, plan.cp_method, plan.zero, plan.reshard, plan.offload_weights, plan.recompute, plan.dtype, plan.stack })
+    assert.same({}, notes)
+    plan, notes = read("ax.yml", text .. "fsdp:\n  - shard_grad_op\n  - auto_wrap\nfsdp_config:\n"
+      .. "  fsdp_limit_all_gathers: true\n  fsdp_offload_params: false\nadapter: qlora\nlora_r: 32\n"
+      .. "lora_target_linear: true\nflash_attention: true\nactivation_offloading: legacy\n", nil, { dp = 4 })
+    assert.same({ 3, false, 0, 32, true, 1 }, { plan.zero, plan.reshard, plan.offload_weights or 0, plan.lora_rank,
+      plan.lora_targets == nil, plan.offload_activations })
+    assert.same({ "frozen weights in 4 or 8 bits are modelled in 16 bits" }, notes)
+    plan, notes = read("ax.yml", text .. "expert_parallel_size: 2\ndp_shard_size: 2\nadapter: lora\n"
+      .. "lora_target_modules:\n  - q_proj\n  - gate_proj\nplugins:\n  - axolotl.CutCrossEntropyPlugin\n",
+      model_module.new "qwen3-30b-a3b")
+    assert.same({ 4, 2, { "linear_qkv" } }, { plan.dp, plan.ep, plan.lora_targets })
+    assert.same({ "CutCrossEntropyPlugin is not modelled: the estimate stores logits",
+      "adapters of gate_proj are not modelled in experts" }, notes)
+    local e = estimate.new { model = model_module.new "qwen3-30b-a3b", plan = plan, cluster = "dgx_h100" }
+    assert.is_true(e.memory_bytes > 0)
+  end)
+end)
+
 describe("settings that a file leaves out", function()
   local function missing(name, text, given) return (select(3, read(name, text, nil, given))) end
 
@@ -1132,7 +1202,7 @@ describe("ett predict --plan", function()
       end
     end
     for name, text in pairs { ["words.sh"] = "hello\n", ["plan.yaml"] = "tp: 4\n", ["x.toml"] = "[project]\na = 1\n",
-      ["x.json"] = '{ "tp": 4 }', ["hf.yml"] = "bf16: true\nper_device_train_batch_size: 2\n",
+      ["x.json"] = '{ "tp": 4 }', ["hf.yml"] = "bf16: true\n",
       ["x.txt"] = "# zero_optimization\n" } do
       command.write(folder, name, text)
       assert.matches(("^ett: %s: no trainer's file: found no section of torchtitan %%(%%[training%%], "):format(name),

@@ -4,6 +4,7 @@ local accelerate = require "ett.import.trainer.accelerate"
 local error_module = require "ett.base.error"
 local neox = require "ett.import.trainer.neox"
 local overrides = require "ett.import.trainer.overrides"
+local transformers = require "ett.import.trainer.transformers"
 
 local formats = {}
 
@@ -44,6 +45,9 @@ local kinds = {
   end },
   { "a configuration of Accelerate", "--plan", function(path, text)
     return path:find "%.ya?ml$" and accelerate.known(text)
+  end },
+  { "a configuration of Transformers or Axolotl", "--plan", function(path, text)
+    return path:find "%.ya?ml$" and transformers.known(text)
   end },
   { "a Python program", nil, function(path) return path:find "%.py$" end,
     "ett does not run it: give its fields as words NAME=VALUE, or a YAML file or a launch script" },

@@ -45,7 +45,7 @@ rules.middle_layers = remembered(function(model) return layers_at(model, "middle
 rules.prediction_layers = remembered(function(model) return layers_at(model, "prediction") end)
 
 --- Names of the products in a model's repeated layers that can have an adapter.
-local function adaptable(model)
+function rules.adaptable(model)
   local names = {}
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.place == "middle" and layer.ops or {}) do
@@ -485,7 +485,7 @@ local function freezing(p, add, context)
     add("frozen_layers = %d must be at most the model's %d layers", p.frozen_layers, layers)
   end
   if not p.lora_rank then return end
-  local products = adaptable(model)
+  local products = rules.adaptable(model)
   local known = schema.keys(products)
   if #known == 0 then return add("lora_rank needs a model with products outside experts") end
   local usual = false

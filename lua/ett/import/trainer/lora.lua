@@ -1,0 +1,54 @@
+--- LoRA adapters in the files of Transformers, LLaMA-Factory and Axolotl (peft/tuners/lora/config.py).
+local plan_rules = require "ett.plan.rules"
+local schema = require "ett.base.schema"
+
+-- ett's products by the names of modules in Transformers' models.
+local products = {}
+for product, names in pairs { linear_qkv = "q_proj k_proj v_proj qkv_proj query_key_value c_attn W_pack",
+  linear_proj = "o_proj out_proj dense", linear_up = "gate_proj up_proj gate_up_proj dense_h_to_4h fc1 w1 w3",
+  linear_down = "down_proj dense_4h_to_h fc2 w2" } do
+  for name in names:gmatch "%S+" do products[name] = product end
+end
+
+-- Ranks that a program takes by default.
+local ranks = { axolotl = 8, factory = 8, trl = 16 }
+
+--- The products of module names that a model has outside experts; nil: all of attention and MLP.
+local function targets_of(modules, model, note)
+  local seen, has = {}, plan_rules.adaptable(model)
+  for _, name in ipairs(modules) do
+    if name == "all" or name == "all-linear" then return nil end
+    local product = products[name]
+    if product and has[product] then
+      seen[product] = true
+    else
+      note("adapters of %s are not modelled%s", name, product and " in experts" or "")
+    end
+  end
+  return schema.keys(seen)
+end
+
+--- Sets the fields of adapters.
+---@param program string axolotl, factory or trl
+return function(p, config, given, program, model, note)
+  local method = config("", "adapter", config("", "finetuning_type", program == "factory" and "lora" or ""))
+  local rank = config("", "lora_r", config("", "lora_rank", ranks[program]))
+  local listed = config("", "lora_target_modules", config("", "lora_target", {}, "string"), "string")
+  local linear = config("", "lora_target_linear", false)
+  local bits = config("", "quantization_bit", 16)
+  local quantised = config("", "load_in_4bit", false) or config("", "load_in_8bit", false) or method == "qlora"
+    or bits < 16
+  if not (method == "lora" or method == "qlora" or config("", "use_peft", false)) then
+    if method ~= "" and method ~= "full" and method ~= "freeze" then note("%s is modelled as full training", method) end
+    return
+  end
+  if quantised then note "frozen weights in 4 or 8 bits are modelled in 16 bits" end
+  p.lora_rank = given.lora_rank or rank
+  local modules = {}
+  for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
+    modules[#modules + 1] = name
+  end
+  if linear or program == "factory" and not modules[1] then modules = { "all" } end
+  if not modules[1] then modules = { "q_proj", "v_proj" } end -- PEFT's choice for most models
+  if not given.lora_targets then p.lora_targets = targets_of(modules, model, note) end
+end

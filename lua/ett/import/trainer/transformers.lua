@@ -1,0 +1,224 @@
+--- A plan from a YAML file of Transformers' arguments (training_args.py), as TRL and LLaMA-Factory read them, or of
+--- Axolotl (utils/schemas/config.py). The file names the model, but does not describe it.
+local deepspeed = require "ett.import.trainer.deepspeed"
+local error_module = require "ett.base.error"
+local fsdp = require "ett.import.trainer.fsdp"
+local hjson = require "ett.import.trainer.hjson"
+local json = require "ett.json"
+local lora = require "ett.import.trainer.lora"
+local merged = require "ett.base.merged"
+local plan_rules = require "ett.plan.rules"
+local reader = require "ett.import.trainer.reader"
+
+local transformers = {}
+
+local function has_line(text, name) return ("\n" .. text):find("\n" .. name .. ":") ~= nil end
+
+--- Whether a text holds fields of Transformers, LLaMA-Factory or Axolotl.
+function transformers.known(text)
+  return has_line(text, "per_device_train_batch_size") or has_line(text, "finetuning_type")
+    or has_line(text, "base_model") and has_line(text, "micro_batch_size")
+end
+
+--- The DeepSpeed configuration that a file names: at its path, or beside the file. nil: neither is there.
+local function deepspeed_file(name, path)
+  for _, place in ipairs { name, (path:match "^(.*/)[^/]*$" or "") .. name:match "[^/]*$" } do
+    local text = require("ett.io").read(place, 1 << 20)
+    if text then return error_module.must(json.decode(hjson(text), { name = place })) end
+  end
+end
+
+function transformers.fields(text, path)
+  local fields = error_module.must(require("ett.yaml").decode(text))
+  if type(fields) ~= "table" then return fields end
+  for name, value in pairs(fields) do -- YAML 1.1 has numbers such as 8_192
+    if type(value) == "string" and value:find "^%d[%d_]*$" then fields[name] = tonumber((value:gsub("_", ""))) end
+  end
+  local own = fields.deepspeed
+  if type(own) == "string" then fields.deepspeed = deepspeed_file(own, path) or own end
+  return fields
+end
+
+-- Whether one of several switches is on: true, or a word such as "auto".
+local function is_on(config, ...)
+  local found = false
+  for _, name in ipairs { ... } do
+    local value, is_auto = config("", name, false, "string")
+    found = found or is_auto or value ~= false and value ~= "false"
+  end
+  return found
+end
+
+-- The first stated number of several names; nil: none.
+local function first(config, ...)
+  local found
+  for _, name in ipairs { ... } do
+    local value = config("", name)
+    found = found or value
+  end
+  return found
+end
+
+--- Batches and lengths, with the defaults of the program.
+local function set_sizes(p, config, given, program, assume)
+  local usual = { axolotl = { 512, 1 }, factory = { 2048, 8 }, trl = { 1024, 8 } }
+  p.seq = given.seq or first(config, "sequence_len", "cutoff_len", "max_length", "max_seq_length")
+  if not p.seq then
+    p.seq = usual[program][1]
+    assume("the length of sequences (%d)", p.seq)
+  end
+  p.micro_batch = given.micro_batch or first(config, "micro_batch_size", "per_device_train_batch_size")
+  if not p.micro_batch then
+    p.micro_batch = usual[program][2]
+    assume("the batch of a device (%d)", p.micro_batch)
+  end
+  local steps = first(config, "gradient_accumulation_steps")
+  p.micro_batches = given.micro_batches or not given.global_batch and (steps or 1) or nil
+  if p.micro_batches and not steps and not given.micro_batches then assume "gradient_accumulation_steps (1)" end
+end
+
+--- Degrees. Axolotl states replicas apart from expert and context ranks.
+local function set_degrees(p, config, given, model, assume)
+  p.tp = given.tp or first(config, "tensor_parallel_size") or 1
+  p.cp = given.cp or first(config, "context_parallel_size", "sequence_parallel_degree") or 1
+  if p.cp > 1 then p.cp_method = "ring" end -- ring-flash-attn
+  local ep = first(config, "expert_parallel_size")
+  if model.hyper.experts then p.ep = given.ep or ep end
+  local shard, replicas = first(config, "dp_shard_size"), first(config, "dp_replicate_size")
+  p.dp = given.dp or (shard or replicas) and (shard or 1) * (replicas or 1) * (ep or 1)
+  if (replicas or 1) > 1 and shard and not given.shard then p.shard = shard * p.cp end
+  if not p.dp then assume "the number of devices (dp = 1: give dp=N)" end
+end
+
+local function set_precision(p, config, given, note, assume)
+  local bf16, fp16 = is_on(config, "bf16", "pure_bf16", "bfloat16"), is_on(config, "fp16", "float16")
+  p.dtype = given.dtype or bf16 and "bf16" or fp16 and "fp16" or "fp32"
+  if not (given.dtype or bf16 or fp16) then assume "bf16 and fp16 (fp32; dtype=bf16 replaces it)" end
+  if is_on(config, "fp8") and not given.dtype then note "fp8 is modelled as 16 bits; dtype=fp8 replaces it" end
+end
+
+--- Bytes of optimizer states: a fp32 weight, and two moments.
+local function set_states(p, config, note)
+  local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
+  if name:find "8bit" then
+    p.optimizer_bytes = 4 + 2
+  elseif name:find "4bit" then
+    p.optimizer_bytes = 4 + 1
+  elseif not name:find "adamw?_?" then
+    note("optimizer %s is modelled as AdamW", name)
+  end
+end
+
+--- DeepSpeed's settings, in which Transformers replaces "auto".
+local function set_deepspeed(p, config, given, model, note)
+  local own = config("", "deepspeed", {}, "string")
+  if type(own) == "string" then
+    if not given.zero then
+      error_module.raise("format", "deepspeed names '%s', which is neither there nor beside the file; give its stage: "
+        .. "zero=N", own)
+    end
+    note("deepspeed names '%s', which is not found: its settings are DeepSpeed's defaults", own)
+    own = {}
+  end
+  local document = merged(own, { train_micro_batch_size_per_gpu = p.micro_batch,
+    gradient_accumulation_steps = p.micro_batches or "auto", bf16 = { enabled = p.dtype == "bf16" },
+    fp16 = { enabled = p.dtype == "fp16" } })
+  document.train_batch_size = nil
+  local q = deepspeed(reader(document, {}), merged(given, { dp = p.dp, stack = given.stack or "transformers",
+    recompute = "none" }), model, note, function() end)
+  q.tp, q.cp = nil, nil
+  return merged(q, p, { zero = q.zero })
+end
+
+--- Fields of FSDP with and without their prefix, and the words of `fsdp`.
+local function set_fsdp(p, config, given, note)
+  local words = config("", "fsdp", {}, "string")
+  words = type(words) == "table" and table.concat(words, " ") or words
+  local version = first(config, "fsdp_version")
+  fsdp(p, function(name, default, other)
+    if name == "version" and version then return version end
+    local value, _, is_absent = config("fsdp_config", "fsdp_" .. name, default, other)
+    if is_absent then value, _, is_absent = config("fsdp_config", name, default, other) end
+    if name == "sharding_strategy" and is_absent then
+      for _, word in ipairs { "hybrid_shard_zero2", "hybrid_shard", "shard_grad_op", "no_shard" } do
+        if words:find(word, 1, true) then return word end
+      end
+    end
+    if name == "offload_params" and words:find("offload", 1, true) then return true end
+    return value
+  end, given, nil, note)
+end
+
+--- The stack: fused kernels of Liger, and the kernel of attention.
+local function stack_of(stack, config, note)
+  local plugins = config("", "plugins", {}, "string")
+  plugins = type(plugins) == "table" and table.concat(plugins, " ") or plugins
+  if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") or plugins:find "Liger" then
+    stack = stack .. ":norm=fused:cross_entropy=fused:rope=1:gated_mlp=1"
+  end
+  if plugins:find "CutCrossEntropy" then note "CutCrossEntropyPlugin is not modelled: the estimate stores logits" end
+  local attention = config("", "attn_implementation", config("", "flash_attn", config("", "attention", "")))
+  if attention:find "3" then stack = stack .. ":attention=flash3" end
+  if attention == "eager" or attention == "disabled" or is_on(config, "eager_attention") then
+    note "eager attention is modelled as FlashAttention 2"
+  end
+  if is_on(config, "torch_compile") then
+    note "torch_compile is not modelled; the stack transformers runs single operators"
+  end
+  return stack
+end
+
+--- What the backward pass repeats. LLaMA-Factory repeats all unless told otherwise (disable_gradient_checkpointing).
+local function set_recompute(p, config, given, program)
+  local on = is_on(config, "gradient_checkpointing")
+  if program == "factory" then on = not is_on(config, "disable_gradient_checkpointing") end
+  if is_on(config, "activation_offloading") then p.offload_activations = 1 end
+  if not given.recompute then p.recompute = on and "full" or "none" end
+end
+
+--- Layers that LLaMA-Factory trains with finetuning_type = freeze: the last ones.
+local function set_frozen(p, config, method, model)
+  local trained = config("", "freeze_trainable_layers", 2)
+  if method == "freeze" then p.frozen_layers = math.max(0, plan_rules.middle_layers(model) - trained) end
+end
+
+local function has_fsdp(config)
+  local words, section = config("", "fsdp", {}, "string"), config("", "fsdp_config", {})
+  return #words > 0 or next(section) ~= nil or first(config, "fsdp_version") ~= nil
+end
+
+---@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
+---@param given table plan fields that override the file
+---@param model table
+---@param note fun(format: string, ...)
+---@param assume fun(format: string, ...)
+function transformers.plan(config, given, model, note, assume)
+  local method = config("", "finetuning_type", "")
+  local program = config("", "base_model", "") ~= "" and "axolotl"
+    or (method ~= "" or first(config, "cutoff_len")) and "factory" or "trl"
+  local norm, _, is_absent = config("", "max_grad_norm", 0)
+  local p = { clip_gradients = is_absent or norm > 0 }
+  set_sizes(p, config, given, program, assume)
+  set_degrees(p, config, given, model, assume)
+  set_precision(p, config, given, note, assume)
+  set_recompute(p, config, given, program)
+  set_frozen(p, config, method, model)
+  local sections = config("", "deepspeed", {}, "string")
+  if #sections > 0 or type(sections) == "table" and next(sections) then
+    p = set_deepspeed(p, config, given, model, note)
+    p.stack = "transformers"
+  elseif has_fsdp(config) then
+    set_fsdp(p, config, given, note)
+  else
+    p.overlap_gradients, p.stack = (p.dp or 1) > 1, "transformers" -- DistributedDataParallel
+  end
+  p.stack = stack_of(p.stack, config, note)
+  set_states(p, config, note)
+  lora(p, config, given, program, model, note)
+  if not is_on(config, "sample_packing", "packing", "neat_packing") then
+    note "the file does not pack sequences: shorter ones take less time than the plan's, which are full"
+  end
+  return p
+end
+
+return transformers
