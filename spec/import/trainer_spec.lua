@@ -1078,7 +1078,8 @@ describe("a plan of Transformers' arguments", function()
       .. "context_parallel_size: 2\nfsdp_version: 2\nfsdp_config:\n  offload_params: true\n  state_dict_type: "
       .. "FULL_STATE_DICT\n  reshard_after_forward: false\n  activation_checkpointing: true\n")
     assert.same({ 8, 8, 2, 2, "ring", 3, false, 1, "full", "bf16", "transformers_fsdp" }, { plan.dp, plan.shard,
-      plan.tp, plan.cp, plan.cp_method, plan.zero, plan.reshard, plan.offload_weights, plan.recompute, plan.dtype, plan.stack })
+      plan.tp, plan.cp, plan.cp_method, plan.zero, plan.reshard, plan.offload_weights, plan.recompute,
+      plan.dtype, plan.stack })
     assert.same({}, notes)
     plan, notes = read("ax.yml", text .. "fsdp:\n  - shard_grad_op\n  - auto_wrap\nfsdp_config:\n"
       .. "  fsdp_limit_all_gathers: true\n  fsdp_offload_params: false\nadapter: qlora\nlora_r: 32\n"
