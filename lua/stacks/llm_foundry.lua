@@ -4,7 +4,7 @@ return {
   summary = "MosaicML's llm-foundry: FSDP through Composer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "ampere hopper",
-  overlaps_tensor = false,
+  overlaps_tensor = false, pipeline_schedules = "none", -- Composer: parallelism_config has fsdp and tp
   overlap_gradients = true, overlap_parameters = true, -- PyTorch FSDP
   zero_stages = "0 3", -- as in fsdp_eager.lua
   -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).

@@ -3,7 +3,7 @@ return {
   name = "transformers",
   summary = "Hugging Face's Transformers without compilation, under DeepSpeed, FSDP or alone",
   source = "bytes counted in modeling_llama.py; host costs as in fsdp_eager.lua, TransformerEngine#2053, Qwen3#736",
-  overlaps_tensor = false,
+  overlaps_tensor = false, pipeline_schedules = "none", -- trainer.py: no pipeline stages
   overlapped_gathers = "3", -- as in megatron_deepspeed.lua
   context_parallel = "torch", -- Accelerate's TorchContextParallelConfig
   -- attn_implementation="sdpa" with a mask, as for padded batches: PyTorch's memory-efficient kernel.

@@ -1,5 +1,5 @@
 --- Searches of schedules whose stages share weights with other stages, of models without attention, and of stacks whose
---- sends block.
+--- sends block or that have no pipelines.
 local ett = require "ett"
 local search = require "ett.search.search"
 
@@ -70,4 +70,17 @@ it("estimates, sweeps and searches have the sends of the stack, unless the plan 
   assert.is_true(seconds { serial_sends = false } < seconds {})
   assert.is_true(seconds { scatter_sends = false } ~= seconds {})
   assert.equal(seconds { stack = "megatron_deepspeed:serial_sends=false" }, seconds { serial_sends = false })
+end)
+
+it("a search tries stages of software without pipelines only if the plan states them", function()
+  local model = ett.model.new("gpt", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
+  local function stages(pp, stack)
+    local s, seen = search.new { model = model, cluster = "dgx_h100", devices = 4, keep = 1000, exhaustive = true,
+      plan = { seq = 512, tp = 1, cp = 1, pp = pp, global_batch = 8, recompute = "none", stack = stack } }, {}
+    for _, row in ipairs(s.rows) do seen[("%d %s"):format(row.pp, row.schedule)] = true end
+    return require("ett.base.schema").keys(seen)
+  end
+  assert.same({ "1 1f1b" }, stages(nil, "transformers_fsdp"))
+  assert.same({ "2 1f1b" }, stages(2, "transformers_fsdp"))
+  assert.same({ "1 1f1b", "2 1f1b", "2 gpipe", "2 interleaved", "4 1f1b", "4 gpipe" }, stages(nil, "fsdp_eager"))
 end)

@@ -816,7 +816,9 @@ describe("what would help", function()
       assert.is_nil(text:find "schedule" or text:find "interleaved" or text:find "zero 1 → [23]")
     end
     assert.is_true(proposed({ pp = 2, dp = 4, micro_batches = 4 })["schedule zb_h1"])
-    assert.is_nil(proposed({ dp = 8, micro_batches = 4, zero = 3, stack = "gpt_neox" })["pp 1 → 2"])
+    for _, stack in ipairs { "gpt_neox", "transformers" } do
+      assert.is_nil(proposed({ dp = 8, micro_batches = 4, zero = 3, stack = stack })["pp 1 → 2"])
+    end
   end)
 
   it("names other values of recompute, and other numbers of layers", function()

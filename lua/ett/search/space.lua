@@ -484,7 +484,7 @@ local function grids_of(self, setting, tp, cp, all)
   end
   set(setting, "tp", tp)
   set(setting, "cp", cp)
-  for _, pp in ipairs(values(self, "pp", up_to(all, self.layers + 2))) do
+  for _, pp in ipairs(values(self, "pp", setting.has_pipelines and up_to(all, self.layers + 2) or { 1 })) do
     local dp = setting.devices // (tp * cp * pp)
     if dp * tp * cp * pp == setting.devices and (not wanted or wanted[dp]) then
       set(setting, "pp", pp)
@@ -548,6 +548,7 @@ end
 -- The schedules of a stack's pipelines. Raises if the search needs them and they are none or unknown.
 local function schedules_of(self, stack)
   local label, names = ("stack '%s': pipeline_schedules"):format(stack.name), stack.pipeline_schedules
+  if names == "none" then return "1f1b" end -- for stages that the user asks for
   if is_given(self, "schedule") then return names end
   if not names:find "%S" then error_module.raise("model", "%s names no schedule, such as 1f1b", label) end
   for name in names:gmatch "%S+" do
@@ -562,7 +563,7 @@ local function add_setting(self, setting)
   p.recompute = p.recompute_modules and "selective" or p.recompute_keeps and "policy"
     or (p.recompute_layers or p.recompute_layer_ids) and "full" or nil
   local stack = stacks.get(p.stack)
-  setting.p, setting.schedules = p, schedules_of(self, stack)
+  setting.p, setting.schedules, setting.has_pipelines = p, schedules_of(self, stack), stack.pipeline_schedules ~= "none"
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true, true)
   setting.sent_axes = axes_under(self, stack, true)
   -- Rules of the stack decide on these, if they have one value.
