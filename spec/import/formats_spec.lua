@@ -12,6 +12,7 @@ local files = {
   ["maxtext.sh"] = { "--plan", "python3 train.py per_device_batch_size=1 ici_fsdp_parallelism=8\n" },
   ["neox.yml"] = { "--plan", '{ "pipe-parallel-size": 4,\n"zero_optimization": {} }' },
   ["accelerate.yaml"] = { "--plan", "distributed_type: FSDP\n" },
+  ["nanotron.yaml"] = { "--plan", "parallelism:\n  dp: 2\ntokens:\n  batch_accumulation_per_replica: 1\n" },
   ["trl.yaml"] = { "--plan", "model_name_or_path: x\nper_device_train_batch_size: 2\n" },
   ["axolotl.yaml"] = { "--plan", "base_model: x\nmicro_batch_size: 2\n" },
   ["nemo.yaml"] = { "--megatron-args", "model:\n  num_layers: 4\n  tensor_model_parallel_size: 2\n" },

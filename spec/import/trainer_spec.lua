@@ -1098,6 +1098,33 @@ describe("a plan of Transformers' arguments", function()
   end)
 end)
 
+describe("a plan of nanotron", function()
+  -- examples/config_tiny_llama.yaml with other sizes.
+  local text = "general:\n  seed: 42\nmodel:\n  ddp_bucket_cap_mb: 25\n  dtype: bfloat16\n  model_config:\n"
+    .. "    hidden_size: 4096\n    num_hidden_layers: 30\noptimizer:\n  accumulate_grad_in_fp32: true\n"
+    .. "  clip_grad: 1.0\n  zero_stage: 1\nparallelism:\n  dp: 4\n  expert_parallel_size: 1\n  pp: 2\n  pp_engine: afab\n  tp: 2\n"
+    .. "  tp_linear_async_communication: true\n  tp_mode: REDUCE_SCATTER\n  recompute_layer: true\ntokens:\n"
+    .. "  batch_accumulation_per_replica: 8\n  micro_batch_size: 2\n  sequence_length: 1024\n  train_steps: 15\n"
+
+  it("has its degrees, batches and stages, and notes what is not modelled", function()
+    local plan, notes, missing = read("n.yaml", text)
+    local wanted = { dp = 4, pp = 2, tp = 2, schedule = "gpipe", sequence_parallel = true, recompute = "full",
+      seq = 1024, micro_batch = 2, micro_batches = 8, zero = 1, dtype = "bf16", gradient_dtype = "fp32", clip_gradients = true,
+      overlap_gradients = true, stack = "nanotron" }
+    for name, value in pairs(wanted) do assert.equal(value, plan[name], name) end
+    assert.same({ 18, 14 }, plan.split) -- the head counts as four layers
+    assert.same({ "tp_linear_async_communication is not modelled: messages of tensor ranks are exposed",
+      "the file's model differs from the given one: num_hidden_layers = 30, not 32" }, notes)
+    assert.is_nil(missing)
+    local e = estimate.new { model = model_module.new "llama3-8b", plan = plan, cluster = "dgx_h100" }
+    assert.is_false(e.plan.overlap_parameters)
+    plan = read("n.yaml", (text:gsub("  pp: 2\n", "  pp: 2\n  pp_layer_partition: [20, 12]\n")))
+    assert.same({ 20, 12 }, plan.split)
+    assert.matches("tp_mode: unknown value 'SPLIT'; known are all_reduce, reduce_scatter",
+      raised(read, "n.yaml", (text:gsub("REDUCE_SCATTER", "SPLIT"))))
+  end)
+end)
+
 describe("settings that a file leaves out", function()
   local function missing(name, text, given) return (select(3, read(name, text, nil, given))) end
 

@@ -15,7 +15,7 @@ function trainer_files.options(many)
     .. "or a list; or a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes; with --model only the "
     .. "plan", many = many },
     { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON), MaxText, "
-      .. "GPT-NeoX, Accelerate, TRL, LLaMA-Factory or Axolotl; or a file of --megatron-args", many = many }
+      .. "GPT-NeoX, Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl; or a file of --megatron-args", many = many }
 end
 
 -- Whether a file is one of those that --megatron-args reads. Raises if it is none that --plan reads.

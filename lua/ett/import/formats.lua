@@ -2,6 +2,7 @@
 --- --plan, and for messages about a file that was given to another option.
 local accelerate = require "ett.import.trainer.accelerate"
 local error_module = require "ett.base.error"
+local nanotron = require "ett.import.trainer.nanotron"
 local neox = require "ett.import.trainer.neox"
 local overrides = require "ett.import.trainer.overrides"
 local transformers = require "ett.import.trainer.transformers"
@@ -45,6 +46,9 @@ local kinds = {
   end },
   { "a configuration of Accelerate", "--plan", function(path, text)
     return path:find "%.ya?ml$" and accelerate.known(text)
+  end },
+  { "a configuration of nanotron", "--plan", function(path, text)
+    return path:find "%.ya?ml$" and nanotron.known(text)
   end },
   { "a configuration of Transformers or Axolotl", "--plan", function(path, text)
     return path:find "%.ya?ml$" and transformers.known(text)

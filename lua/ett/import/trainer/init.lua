@@ -1,5 +1,5 @@
 --- Reads the plan in a trainer's configuration: torchtitan's TOML, DeepSpeed's JSON, MaxText's YAML or script, and YAML
---- of GPT-NeoX, Accelerate, Transformers and Axolotl.
+--- of GPT-NeoX, Accelerate, nanotron, Transformers and Axolotl.
 --
 --   local plan, notes = require("ett.import.trainer").read("llama3_8b.toml", model, { dp = 64 })
 --
@@ -9,6 +9,7 @@ local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
 local merged = require "ett.base.merged"
+local nanotron = require "ett.import.trainer.nanotron"
 local neox = require "ett.import.trainer.neox"
 local overrides = require "ett.import.trainer.overrides"
 local plan_fields = require "ett.plan.fields"
@@ -83,7 +84,8 @@ local function refuse_unknown()
   error_module.raise("format", "no trainer's file: found no section of torchtitan ([training], [parallelism], …), no "
     .. "field of DeepSpeed (zero_optimization, train_batch_size, …), none of MaxText (per_device_batch_size, "
     .. "ici_fsdp_parallelism, …), GPT-NeoX (pipe-parallel-size, …), Accelerate (distributed_type), "
-    .. "Transformers (per_device_train_batch_size, …) or Axolotl (base_model, micro_batch_size); "
+    .. "nanotron (parallelism, tokens), Transformers (per_device_train_batch_size, …) or Axolotl (base_model, "
+    .. "micro_batch_size); "
     .. "--megatron-args reads further files; fields of a plan are words NAME=VALUE")
 end
 
@@ -100,6 +102,7 @@ local function kind_of(path, text)
   if path:find "%.toml$" then return "torchtitan" end
   if neox.known(text) then return "neox" end
   if accelerate.known(text) then return "accelerate" end
+  if nanotron.known(text) then return "nanotron" end
   if transformers.known(text) then return "transformers" end
   if path:find "%.json$" then return "deepspeed" end
   if overrides.known(text) then return "maxtext" end
@@ -124,7 +127,7 @@ end
 
 local decoders = { torchtitan = function(text) return require "ett.import.trainer.toml"(text) end,
   deepspeed = function(text, path) return error_module.must(json.decode(hjson(text), { name = path })) end,
-  neox = neox.fields, accelerate = accelerate.fields, transformers = transformers.fields,
+  neox = neox.fields, accelerate = accelerate.fields, nanotron = nanotron.fields, transformers = transformers.fields,
   maxtext = function(text, path) return overrides.fields(text, path:find "%.ya?ml$" ~= nil) end }
 
 -- Names of plan fields in the files, for messages.
@@ -159,11 +162,16 @@ own_names.accelerate = { zero = "deepspeed_config.zero_stage", dp = ".num_proces
   tp = "parallelism_config.parallelism_config_tp_size", cp = "parallelism_config.parallelism_config_cp_size" }
 own_names.transformers = { micro_batches = ".gradient_accumulation_steps", tp = ".tensor_parallel_size",
   cp = ".context_parallel_size", ep = ".expert_parallel_size", lora_rank = ".lora_rank" }
+own_names.nanotron = { seq = "tokens.sequence_length", micro_batch = "tokens.micro_batch_size",
+  micro_batches = "tokens.batch_accumulation_per_replica", dp = "parallelism.dp", tp = "parallelism.tp",
+  pp = "parallelism.pp", cp = "parallelism.context_parallel_size", zero = "optimizer.zero_stage" }
 
 local titles = { torchtitan = "torchtitan's TOML", deepspeed = "DeepSpeed's JSON", maxtext = "MaxText's fields",
-  neox = "GPT-NeoX' YAML", accelerate = "Accelerate's YAML", transformers = "YAML of Transformers or Axolotl" }
+  neox = "GPT-NeoX' YAML", accelerate = "Accelerate's YAML", nanotron = "nanotron's YAML",
+  transformers = "YAML of Transformers or Axolotl" }
 
-local plans = { neox = neox.plan, accelerate = accelerate.plan, transformers = transformers.plan }
+local plans = { neox = neox.plan, accelerate = accelerate.plan, nanotron = nanotron.plan,
+  transformers = transformers.plan }
 
 -- The document of a text. The error of a file whose name does not state its format names the format.
 local function decoded(kind, text, path)

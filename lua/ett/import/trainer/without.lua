@@ -1,8 +1,8 @@
 --- Fields and sections of trainers' files that do not change the step, that the estimate always includes, or that
 --- describe the model. all: DeepSpeed's (deepspeed/runtime/config.py) and torchtitan's
---- (torchtitan/config/job_config.py). neox: GPT-NeoX' (configs/neox_arguments.md). accelerate: Accelerate's
---- (commands/config/config_args.py). transformers: those of Transformers (training_args.py), TRL, LLaMA-Factory and
---- Axolotl.
+--- (torchtitan/config/job_config.py). neox: GPT-NeoX' (configs/neox_arguments.md). nanotron: nanotron's
+--- (config/config.py). accelerate: Accelerate's (commands/config/config_args.py). transformers: those of Transformers
+--- (training_args.py), TRL, LLaMA-Factory and Axolotl.
 local function set(text)
   local names = {}
   for name in text:gmatch "%S+" do names[name] = true end
@@ -56,6 +56,10 @@ without.neox = set [[
   use_cpu_initialization use_shared_fs use_wandb user_script valid_data_paths valid_data_weights vocab_file
   wandb_group wandb_host wandb_init_all_ranks wandb_project wandb_team warmup weight_by_num_documents
   weighted_sampler_alpha world_size]]
+
+without.nanotron = set [[
+  init_method learning_rate_scheduler limit_test_batches limit_val_batches make_vocab_size_divisible_by
+  optimizer_factory train_steps val_check_interval weight_decay_exclude_named_params]]
 
 without.accelerate = set [[
   command_file commands compute_environment debug deepspeed_multinode_launcher downcast_bf16 enable_cpu_affinity
