@@ -1008,6 +1008,8 @@ describe("a plan of Accelerate", function()
     assert.same({ 2, 16, 16, 1, true, "transformers" }, { plan.zero, plan.dp, plan.micro_batches,
       plan.offload_optimizer, plan.clip_gradients, plan.stack })
     assert.same({ no_recompute, "fields of deepspeed_config that are not modelled: overlap_comm" }, notes)
+    assert.matches("gradient_accumulation_steps is 'auto': give micro_batches=N or global_batch=N",
+      raised(of, "DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: auto"))
     plan = of("DEEPSPEED", "deepspeed_config:\n  zero_stage: 0")
     assert.same({ 0, 1 }, { plan.zero, plan.micro_batches })
     assert.matches("deepspeed_config_file names 'x.json', which holds the plan: give that file to %-%-plan, with dp=16",
@@ -1102,15 +1104,16 @@ describe("a plan of nanotron", function()
   -- examples/config_tiny_llama.yaml with other sizes.
   local text = "general:\n  seed: 42\nmodel:\n  ddp_bucket_cap_mb: 25\n  dtype: bfloat16\n  model_config:\n"
     .. "    hidden_size: 4096\n    num_hidden_layers: 30\noptimizer:\n  accumulate_grad_in_fp32: true\n"
-    .. "  clip_grad: 1.0\n  zero_stage: 1\nparallelism:\n  dp: 4\n  expert_parallel_size: 1\n  pp: 2\n  pp_engine: afab\n  tp: 2\n"
-    .. "  tp_linear_async_communication: true\n  tp_mode: REDUCE_SCATTER\n  recompute_layer: true\ntokens:\n"
+    .. "  clip_grad: 1.0\n  zero_stage: 1\nparallelism:\n  dp: 4\n  expert_parallel_size: 1\n  pp: 2\n"
+    .. "  pp_engine: afab\n  tp: 2\n  tp_linear_async_communication: true\n  tp_mode: REDUCE_SCATTER\n"
+    .. "  recompute_layer: true\ntokens:\n"
     .. "  batch_accumulation_per_replica: 8\n  micro_batch_size: 2\n  sequence_length: 1024\n  train_steps: 15\n"
 
   it("has its degrees, batches and stages, and notes what is not modelled", function()
     local plan, notes, missing = read("n.yaml", text)
     local wanted = { dp = 4, pp = 2, tp = 2, schedule = "gpipe", sequence_parallel = true, recompute = "full",
-      seq = 1024, micro_batch = 2, micro_batches = 8, zero = 1, dtype = "bf16", gradient_dtype = "fp32", clip_gradients = true,
-      overlap_gradients = true, stack = "nanotron" }
+      seq = 1024, micro_batch = 2, micro_batches = 8, zero = 1, dtype = "bf16", gradient_dtype = "fp32",
+      clip_gradients = true, overlap_gradients = true, stack = "nanotron" }
     for name, value in pairs(wanted) do assert.equal(value, plan[name], name) end
     assert.same({ 18, 14 }, plan.split) -- the head counts as four layers
     assert.same({ "tp_linear_async_communication is not modelled: messages of tensor ranks are exposed",

@@ -57,10 +57,10 @@ local function set_deepspeed(p, config, given, model, note)
   end
   local function device(name) return { device = tostring(config(own, name, "none")) } end
   local stage, _, is_absent = config(own, "zero_stage", 0)
-  local steps = config(own, "gradient_accumulation_steps", 1, "string")
+  local steps, is_open = config(own, "gradient_accumulation_steps", 1, "string")
   local clip = config(own, "gradient_clipping", "auto", "number")
   local document = { train_micro_batch_size_per_gpu = "auto",
-    gradient_accumulation_steps = math.tointeger(steps) or "auto", gradient_clipping = tonumber(clip) or "auto",
+    gradient_accumulation_steps = not is_open and math.tointeger(steps) or "auto", gradient_clipping = tonumber(clip) or "auto",
     bf16 = { enabled = p.dtype == "bf16" or p.dtype == "fp8" }, fp16 = { enabled = p.dtype == "fp16" },
     zero_optimization = { stage = is_absent and 2 or stage, offload_optimizer = device "offload_optimizer_device",
       offload_param = device "offload_param_device" } }

@@ -23,8 +23,10 @@ end
 --- The DeepSpeed configuration that a file names: at its path, or beside the file. nil: neither is there.
 local function deepspeed_file(name, path)
   for _, place in ipairs { name, (path:match "^(.*/)[^/]*$" or "") .. name:match "[^/]*$" } do
-    local text = require("ett.io").read(place, 1 << 20)
-    if text then return error_module.must(json.decode(hjson(text), { name = place })) end
+    if require("lfs").attributes(place, "mode") == "file" then
+      local text = error_module.must(require("ett.io").read(place, 1 << 20))
+      return error_module.must(json.decode(hjson(text), { name = place }))
+    end
   end
 end
 
@@ -124,8 +126,8 @@ local function set_deepspeed(p, config, given, model, note)
     gradient_accumulation_steps = p.micro_batches or "auto", bf16 = { enabled = p.dtype == "bf16" },
     fp16 = { enabled = p.dtype == "fp16" } })
   document.train_batch_size = nil
-  local q = deepspeed(reader(document, {}), merged(given, { dp = p.dp, stack = given.stack or "transformers",
-    recompute = "none" }), model, note, function() end)
+  local fixed = merged(given, { dp = p.dp, stack = given.stack or "transformers", recompute = "none" })
+  local q = error_module.wrap("deepspeed", deepspeed, reader(document, {}), fixed, model, note, function() end)
   q.tp, q.cp = nil, nil
   return merged(q, p, { zero = q.zero })
 end
