@@ -60,7 +60,8 @@ local function set_deepspeed(p, config, given, model, note)
   local steps, is_open = config(own, "gradient_accumulation_steps", 1, "string")
   local clip = config(own, "gradient_clipping", "auto", "number")
   local document = { train_micro_batch_size_per_gpu = "auto",
-    gradient_accumulation_steps = not is_open and math.tointeger(steps) or "auto", gradient_clipping = tonumber(clip) or "auto",
+    gradient_accumulation_steps = not is_open and math.tointeger(steps) or "auto",
+    gradient_clipping = tonumber(clip) or "auto",
     bf16 = { enabled = p.dtype == "bf16" or p.dtype == "fp8" }, fp16 = { enabled = p.dtype == "fp16" },
     zero_optimization = { stage = is_absent and 2 or stage, offload_optimizer = device "offload_optimizer_device",
       offload_param = device "offload_param_device" } }
