@@ -70,6 +70,7 @@ it("estimates, sweeps and searches have the sends of the stack, unless the plan 
   assert.is_true(seconds { serial_sends = false } < seconds {})
   assert.is_true(seconds { scatter_sends = false } ~= seconds {})
   assert.equal(seconds { stack = "megatron_deepspeed:serial_sends=false" }, seconds { serial_sends = false })
+  assert.equal(seconds { pp = 1, dp = 2 }, seconds { pp = 1, dp = 2, overlap_sends = true }) -- no sends
 end)
 
 it("a search tries stages of software without pipelines only if the plan states them", function()

@@ -112,7 +112,10 @@ local function settings_of(self, given, base)
     if not name then
       local plan = setmetatable(merged(own), { __index = base })
       plan.stack = plan.stack or cluster.stack
-      for _, field in ipairs { "scatter_sends", "serial_sends" } do plan[field] = fields.sends_of(plan, field) end
+      local overlaps = self.fixed.overlap_sends or self.lists.overlap_sends -- which one stage may have
+      for _, field in ipairs(overlaps and {} or { "scatter_sends", "serial_sends" }) do
+        plan[field] = fields.sends_of(plan, field)
+      end
       list[#list + 1] = { index = #list + 1, cluster = cluster, devices = devices, plan = plan, own = own,
         base = base, placement = cluster_module.placement(cluster) }
       return
