@@ -50,8 +50,8 @@ local function defers_gradients(p)
   return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
--- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`). One stage
--- sends nothing; pp is nil for plans whose stages a search chooses.
+-- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`). A single
+-- stage sends nothing; pp is nil for plans whose stages a search chooses.
 local function sends_of(p, name)
   if p[name] ~= nil then return p[name] end
   return p.stack ~= nil and p.pp ~= 1 and stacks.get(p.stack)[name]
