@@ -1045,7 +1045,7 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 30, "none" }, { plan.frozen_layers, plan.recompute })
     assert.is_nil(plan.lora_rank)
     local full = text .. "finetuning_type: full\ndeepspeed: examples/ds_z3.json\n"
-    assert.matches("deepspeed names 'examples/ds_z3.json', which is neither there nor beside the file; give its stage",
+    assert.matches("deepspeed names 'examples/ds_z3.json', which can be read neither there nor beside the file; give",
       raised(read, "lf.yaml", full, nil, { dp = 8 }))
     plan, notes = read("lf.yaml", full, nil, { dp = 8, zero = 2 })
     assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })

@@ -20,13 +20,11 @@ function transformers.known(text)
     or has_line(text, "base_model") and has_line(text, "micro_batch_size")
 end
 
---- The DeepSpeed configuration that a file names: at its path, or beside the file. nil: neither is there.
+--- The DeepSpeed configuration that a file names: at its path, or beside the file. nil: neither can be read.
 local function deepspeed_file(name, path)
   for _, place in ipairs { name, (path:match "^(.*/)[^/]*$" or "") .. name:match "[^/]*$" } do
-    if require("lfs").attributes(place, "mode") == "file" then
-      local text = error_module.must(require("ett.io").read(place, 1 << 20))
-      return error_module.must(json.decode(hjson(text), { name = place }))
-    end
+    local text = require("lfs").attributes(place, "mode") == "file" and require("ett.io").read(place, 1 << 20)
+    if text then return error_module.must(json.decode(hjson(text), { name = place })) end
   end
 end
 
@@ -116,10 +114,10 @@ local function set_deepspeed(p, config, given, model, note)
   local own = config("", "deepspeed", {}, "string")
   if type(own) == "string" then
     if not given.zero then
-      error_module.raise("format", "deepspeed names '%s', which is neither there nor beside the file; give its stage: "
-        .. "zero=N", own)
+      error_module.raise("format", "deepspeed names '%s', which can be read neither there nor beside the file; give its "
+        .. "stage: zero=N", own)
     end
-    note("deepspeed names '%s', which is not found: its settings are DeepSpeed's defaults", own)
+    note("deepspeed names '%s', which cannot be read: its settings are DeepSpeed's defaults", own)
     own = {}
   end
   local document = merged(own, { train_micro_batch_size_per_gpu = p.micro_batch,
