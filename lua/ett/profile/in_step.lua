@@ -125,10 +125,10 @@ in_step.update_bytes = { fp16 = 24, other = 12 }
 in_step.masked_softmax = { 1.34, 1.44 }
 
 --- Time of the experts' products over the time that ett.profile.kernels.experts gives. streams: separate products of
---- two or more experts on a few CUDA streams; kernel: one grouped kernel. Both are fitted. loop: separate products one
---- after the other. tpu, tpu_sums: products on TPUs with the rows of each expert, and sums over them (weight gradients).
---- A profiled step of DeepSeek-V3 on v7x has 64 experts and 131,072 rows on a device in each of two parts. 58 layers
---- take 1,833 ms forward, 1,801 ms for the gradients of rows, and 3,028 ms for the sums (Megablox, tgmm;
+--- two or more experts on a few CUDA streams; kernel: one grouped kernel. Both are fitted. loop: separate products, one
+--- after the other. tpu, tpu_sums: products on TPUs with the rows of each expert, and weight gradients, which sum over
+--- them. A profiled step of DeepSeek-V3 on v7x has 64 experts and 131,072 rows on a device in each of two parts. 58
+--- layers take 1,833 ms forward, 1,801 ms for the gradients of rows, and 3,028 ms for the sums (Megablox, tgmm;
 --- ultrons/jax-gpt, research/dsv3, iteration 6). ett's times are 0.99, 1.01 and 0.62 of these.
 in_step.grouped = { streams = 1.26, kernel = 1.17, loop = 1.0, tpu = 1.0, tpu_sums = 1.6 }
 
