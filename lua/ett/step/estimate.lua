@@ -397,6 +397,17 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
+-- A note if the device waits for a tenth of the step until the host launches kernels.
+local function host_note(e)
+  for _, line in ipairs(e.operators) do
+    local share = line.name == "host" and line.seconds / e.step_seconds or 0.0
+    if share >= 0.1 then
+      return ("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields graphs and "
+        .. "graphed of a stack) or larger micro-batches shorten that"):format(100 * share)
+    end
+  end
+end
+
 --- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
 local function notes_of(e, cluster, model, times)
   local p, operators = e.plan, e.operators
@@ -424,6 +435,7 @@ local function notes_of(e, cluster, model, times)
   end
   for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
   notes[#notes + 1] = cost.note(e, cluster)
+  notes[#notes + 1] = host_note(e)
   return notes
 end
 

@@ -114,8 +114,8 @@ local function set_deepspeed(p, config, given, model, note)
   local own = config("", "deepspeed", {}, "string")
   if type(own) == "string" then
     if not given.zero then
-      error_module.raise("format", "deepspeed names '%s', which can be read neither there nor beside the file; give its "
-        .. "stage: zero=N", own)
+      error_module.raise("format", "deepspeed names '%s', which can be read neither there nor beside the file; give "
+        .. "its stage: zero=N", own)
     end
     note("deepspeed names '%s', which cannot be read: its settings are DeepSpeed's defaults", own)
     own = {}
