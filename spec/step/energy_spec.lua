@@ -74,12 +74,15 @@ describe("the power of a device", function()
     assert.near(300, by_bytes({}, mamba), 1e-6)
   end)
 
-  it("uses the H200's shares of the limit for a device without coefficients", function()
+  it("uses shares of the H200's for a device without coefficients, whatever its limit", function()
     local power = energy.of_device { power_watts = 700 }
     local h200 = require("ett.profile.device").get("h200_sxm").power
     for name in pairs(energy.shares) do assert.near(h200[name], power[name], 1) end
     assert.is_nil(energy.of_device {})
-    assert.equal(300, energy.of_device({ power_watts = 700, power_limit_watts = 300 }).limit_watts)
+    local limited = energy.of_device { power_watts = 700, power_limit_watts = 300 }
+    assert.same({ 300, power.idle_watts, power.compute_watts }, { limited.limit_watts, limited.idle_watts,
+      limited.compute_watts })
+    assert.equal(100, energy.of_device({ power_watts = 700, power_limit_watts = 100 }).idle_watts)
   end)
 end)
 

@@ -12,7 +12,8 @@ local schema = require "ett.base.schema"
 
 local energy = {}
 
---- Default coefficients as shares of the power limit, from the H200 (clusters/devices/h200_sxm).
+--- Default coefficients as shares of the datasheet's power, from the H200 (clusters/devices/h200_sxm). A lower limit
+--- does not change them: a kernel that the limit slows down draws the limit, and waiting draws no less.
 energy.shares = { idle_watts = 0.253, compute_watts = 0.989, memory_watts = 0.481 }
 
 --- Defaults for facilities and grids: power usage effectiveness 1.56 (Uptime Institute, Global Data Center Survey 2024,
@@ -30,7 +31,8 @@ function energy.of_device(device)
   if not limit then return nil end
   local given, power = device.power or {}, { limit_watts = limit, source = device.power and device.power.source
     or "shares of the H200's" }
-  for name, share in pairs(energy.shares) do power[name] = given[name] or share * limit end
+  for name, share in pairs(energy.shares) do power[name] = given[name] or share * (device.power_watts or limit) end
+  power.idle_watts = math.min(power.idle_watts, limit)
   return power
 end
 
