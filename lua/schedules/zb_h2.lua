@@ -1,6 +1,6 @@
 --- Zero-bubble schedule H2: additional forwards in the warm-up fill the bubble before the first backward; weight
 --- gradients fill the bubble at the end. Stages start and end at different times, so only steps without a common end
---- gain: `late_validation=true`.
+--- gain: `post_validation=true`.
 local schedule = { name = "zb_h2", chunks = 1, exact_chunks = true,
   summary = "1F1B with longer warm-up and split backward: no bubble between steps (zero bubble, H2)",
   source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.2 (arXiv 2401.10241)" }

@@ -40,7 +40,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
   double used = 0;
   for (int rank = 0; rank < p->pp; rank++) {
     ett_step_stage *s = &a->stage[rank];
-    if (p->clip_gradients && !p->late_validation) {
+    if (p->clip_gradients && !p->post_validation) {
       s->wait_seconds += ready - s->end_seconds;
       s->end_seconds = ready;
     }

@@ -92,7 +92,7 @@ typedef struct ett_evaluation {
 /* The arrays of one evaluation, in the workspace's block of memory. */
 typedef struct ett_step_arrays {
   ett_step_stage *stage;
-  ett_step_stage *stage_before; /* late_validation: the stage before the pipeline runs */
+  ett_step_stage *stage_before; /* post_validation: the stage before the pipeline runs */
   double *start;                /* per stage: start of its step */
   int32_t *
       alike; /* per stage: it and its predecessor are middle stages with equal contents */
@@ -269,7 +269,7 @@ int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
 void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double tied,
                      const ett_pipeline_result *ends, ett_step_result *r);
 
-/* Under late_validation: the seconds of a step in a sequence of steps, in
+/* Under post_validation: the seconds of a step in a sequence of steps, in
  * r->step_seconds. Each stage begins a step at the end of its previous one (Qi et al.
  * 2023, section 4). */
 int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,

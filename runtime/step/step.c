@@ -1162,7 +1162,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
     return -1;
   ett_pipeline pipeline = pipeline_of(plan, &a);
   result->memory_bytes = fill_memories(&e, &a, &pipeline);
-  if (plan->orders || plan->late_validation) /* any rank and any unit may be the last */
+  if (plan->orders || plan->post_validation) /* any rank and any unit may be the last */
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
     result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;
@@ -1188,7 +1188,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     return 1;
 
   ett_pipeline pipeline = pipeline_of(plan, &a);
-  ett_plan_ends ends = !plan->late_validation ? ETT_PLAN_ENDS_TOGETHER
+  ett_plan_ends ends = !plan->post_validation ? ETT_PLAN_ENDS_TOGETHER
                        : tied > 0             ? ETT_PLAN_ENDS_MEET
                                               : ETT_PLAN_ENDS_APART;
   if (ett_pipeline_plan(&pipeline, w->pipeline, ends, err) != 0)
@@ -1196,10 +1196,10 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   memset(result, 0, sizeof *result);
   if (ett_shares_run(&e, &a, &pipeline, keep_units, &result->pipeline) != 0)
     return -1;
-  if (plan->late_validation)
+  if (plan->post_validation)
     memcpy(a.stage_before, a.stage, (size_t)plan->pp * sizeof *a.stage);
   ett_finish_step(&e, &a, tied, &result->pipeline, result);
-  if (plan->late_validation &&
+  if (plan->post_validation &&
       ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
     return -1;
   result->memory_bytes = fill_memories(&e, &a, &pipeline);

@@ -63,7 +63,7 @@ typedef struct ett_step_plan {
   double offload_activations, offload_gradients, offload_optimizer, offload_weights;
   double host_bandwidth; /* bytes/s between a device and its host in one direction */
   double host_rate;    /* bytes/s that a device's share of its host moves in an update */
-  int late_validation; /* gradient norm is checked after the update, without a wait */
+  int post_validation; /* gradient norm is checked after the update, without a wait */
   int32_t gradient_bytes; /* per gradient, in memory */
   int32_t message_bytes;  /* per gradient, in the messages of the replicas */
   int32_t weight_bytes;   /* per weight, in computing and in gathers */

@@ -54,7 +54,7 @@ local cases = {
   { "overlap_sends", true, { dp = 2 }, { pp = 4 } },
   { "serial_sends", true, { dp = 2 }, { pp = 4 } },
   { "clip_gradients", false, { dp = 2 }, { pp = 4, dp = 2 } },
-  { "late_validation", true, { pp = 4, clip_gradients = false }, { pp = 4, schedule = "zb_h1" } },
+  { "post_validation", true, { pp = 4, clip_gradients = false }, { pp = 4, schedule = "zb_h1" } },
   { "slow_factor", 1.5, {}, { dp = 4, slow_share = 0.3 } },
   { "etp", 1, { tp = 2 }, { tp = 2, dp = 2, ep = 2 }, mixture },
   { "etp", 2, { tp = 4 }, { tp = 4 }, mixture },
@@ -62,8 +62,8 @@ local cases = {
   { "capacity_factor", 1.1, { dp = 4, ep = 4 }, skewed, mixture },
   { "deduplicate_tokens", true, { dp = 8 }, { dp = 16, ep = 8, rank_order = "tp-cp-dp-ep-pp" }, mixture },
   { "restart_seconds", 5000, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
-  { "checkpoint_seconds", 50, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
-  { "checkpoint_bandwidth", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "checkpoint_interval_seconds", 50, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "checkpoint_bandwidth_per_device", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
 }
 
 describe("fields of the software that a plan leaves open", function()

@@ -38,7 +38,7 @@ describe("clusters of unlike nodes", function()
       { links = { inter = one.links.inter } })
     for _, plan in ipairs { { pp = 4, tp = 2, dp = 3, micro_batches = 8 }, { dp = 24, zero = 3, micro_batch = 2 },
       { pp = 2, tp = 4, dp = 3, schedule = "chimera", micro_batches = 8, offload_activations = 0.5 },
-      { pp = 4, dp = 6, schedule = "zb_h1", micro_batches = 8, tokens = 1e9, late_validation = true,
+      { pp = 4, dp = 6, schedule = "zb_h1", micro_batches = 8, tokens = 1e9, post_validation = true,
         recompute = "full" } } do
       local a, b = run(plan, one), run(plan, two)
       for _, name in ipairs { "step_seconds", "mfu_percent", "device_watts",

@@ -393,7 +393,7 @@ local function split_of(row, pp, vp)
   return split
 end
 
--- The framework uses late validation under both.
+-- The framework uses post-validation under both.
 local schedules = { zb_1p = "zb_1p", zb_2p = "zb_2p" }
 
 local function is_nemo(row) return row.framework == "nemo" or row.framework == "mlperf-nemo" end
@@ -586,7 +586,7 @@ function published.plan(row, dtype)
     etp = row.etp and integer(row.etp) or row.arch == "moe" and (row.framework == "maxtext" and tp or 1) or nil,
     vp = interleaved and vp or 1,
     schedule = interleaved and "interleaved" or pp > 1 and schedules[row.schedule] or "1f1b",
-    late_validation = pp > 1 and schedules[row.schedule] ~= nil,
+    post_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
     recompute = keeps and "policy" or recompute, recompute_modules = modules, recompute_keeps = keeps,
     recompute_layers = layers, dtype = dtype,

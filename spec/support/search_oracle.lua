@@ -102,7 +102,8 @@ local of_run = { days = true, dollars = true, kwh = true }
 function oracle.grows_with_steps(c, rows)
   local reads = of_run[c.limit] or false
   for _, name in ipairs(c.objective) do reads = reads or of_run[name] or false end
-  for _, r in ipairs(reads and (c.plan.checkpoint_seconds or c.setting == "checkpoint_seconds") and rows or {}) do
+  local given = c.plan.checkpoint_interval_seconds or c.setting == "checkpoint_interval_seconds"
+  for _, r in ipairs(reads and given and rows or {}) do
     local e = oracle.estimate(c, r)
     local used, step = e.checkpoint_interval_seconds, e.varied_mean_seconds or e.step_seconds
     if used and used > 1.5 * step

@@ -42,7 +42,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(overlap_sends, BOOLEAN, NULL),
     FIELD(serial_sends, BOOLEAN, NULL),
     FIELD(clip_gradients, BOOLEAN, NULL),
-    FIELD(late_validation, BOOLEAN, NULL),
+    FIELD(post_validation, BOOLEAN, NULL),
     FIELD(shard, BIG_INTEGER, NULL),
     FIELD(prefetch, BIG_INTEGER, NULL),
     FIELD(reshard, BOOLEAN, NULL),

@@ -15,11 +15,11 @@ local function evaluate(given, send)
   return step_core.evaluated(program, plan, function(d) return d.kind == "send_recv" and send or 0 end)
 end
 
-describe("late validation", function()
+describe("post-validation", function()
   it("shortens no gpipe: its first stage lasts from the first forward to the last backward pass", function()
     local given = { schedule = "gpipe", pp = 4, vp = 1, micro_batches = 6, seq = 1, layers = 4, split = { 1, 1, 1, 1 } }
     local plain = evaluate(given, 0.25).step_seconds
-    given.late_validation = true
+    given.post_validation = true
     assert.near(plain, evaluate(given, 0.25).step_seconds, 1e-9)
   end)
 
@@ -27,7 +27,7 @@ describe("late validation", function()
     local draw = require("random_plans").generator(8)
     for trial = 1, 24 do
       local given = { schedule = draw { "zb_h1", "zb_h2", "zb_v", "chimera", "hanayo" }, pp = draw { 2, 4 },
-        micro_batches = draw { 4, 7, 12 }, late_validation = true, seq = 1 }
+        micro_batches = draw { 4, 7, 12 }, post_validation = true, seq = 1 }
       given.vp = (given.schedule == "zb_v" or given.schedule == "hanayo") and 2 or 1
       local slices, send = given.pp * given.vp, draw { 0, 0.125, 0.5 }
       given.split, given.layers = {}, 0
@@ -65,22 +65,22 @@ describe("late validation", function()
       local what = ("trial %d: %s pp=%d micro_batches=%d"):format(trial, given.schedule, given.pp, given.micro_batches)
       assert.is_true(math.abs(own.step_seconds - period) <= 1e-9 * period,
         ("%s: wanted %.17g, got %.17g"):format(what, period, own.step_seconds))
-      given.late_validation = false
+      given.post_validation = false
       assert.is_true(own.step_seconds <= evaluate(given, send).step_seconds * (1 + 1e-12), what)
     end
   end)
 
   it("removes the bubble of zb_h2 but not of 1f1b", function()
     local given = { schedule = "zb_h2", pp = 4, vp = 1, micro_batches = 16, layers = 4, seq = 1,
-      late_validation = true }
+      post_validation = true }
     local steady = evaluate(given, 0)
     assert.equal(16 * 3, steady.step_seconds)
     assert.equal(0, steady.bubble_fraction)
-    given.late_validation = false
+    given.post_validation = false
     assert.equal(16 * 3 + 3, evaluate(given, 0).step_seconds)
     given.schedule = "1f1b"
     local one = evaluate(given, 0).step_seconds
-    given.late_validation = true
+    given.post_validation = true
     assert.equal(one, evaluate(given, 0).step_seconds)
   end)
 end)
