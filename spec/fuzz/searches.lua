@@ -139,7 +139,7 @@ local function near(a, b) return a == b or math.abs(a - b) <= 1e-9 * math.abs(a)
 --- where a longer step may have fewer days, because a search takes the shortest step (lua/ett/search/README.md).
 local function compare(c, s, all, rows)
   local wanted, effort = oracle.grows_with_steps(c, rows) and oracle.best(c, rows) or nil, s.effort
-  assert(s.plans == effort.plans + (s.cut.rule or 0) + (s.cut.where or 0) and s.plans == all.plans, "layouts")
+  assert(s.plans == effort.plans + s.ruled_out.rule + s.ruled_out.where and s.plans == all.plans, "layouts")
   assert(effort.plans == effort.forbidden + effort.too_large + effort.bounded + effort.evaluated + effort.refused,
     "effort")
   assert(#s.rows == #all.rows and #s.rows == (wanted and #wanted or #s.rows),

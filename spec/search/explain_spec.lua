@@ -14,7 +14,7 @@ describe("the bottleneck of a plan", function()
   it("is the host where launches hold up a network that has more of the step", function()
     local x = best { tp = 16, pp = 1, stack = "megatron", sequence_parallel = true, recompute = "full",
       seq = 4096 }
-    assert.equal("host", x.binds)
+    assert.equal("host", x.bottleneck)
     assert.is_true(x.part_seconds.network > 2 * x.part_seconds.host)
     local gain = {}
     for _, own in ipairs(x.gains) do gain[own.part] = -own.percent / 100 end
@@ -23,10 +23,10 @@ describe("the bottleneck of a plan", function()
 
   it("is the part with the largest share where nothing waits, and the bubble with the largest", function()
     local x = best { tp = 1, pp = 1, seq = 8192, global_batch = 64 }
-    assert.equal("compute", x.binds)
+    assert.equal("compute", x.bottleneck)
     for _, seconds in pairs(x.part_seconds) do assert.is_true(seconds <= x.part_seconds.compute) end
     x = best { tp = 1, pp = 4, dp = 2, seq = 8192, global_batch = 2, schedule = "1f1b" }
-    assert.equal("bubble", x.binds)
+    assert.equal("bubble", x.bottleneck)
   end)
 end)
 

@@ -326,7 +326,7 @@ describe("a search", function()
   it("counts every plan of its space once", function()
     local s = small()
     local e = s.effort
-    assert.equal(s.plans, e.plans + (s.cut.rule or 0) + (s.cut.where or 0))
+    assert.equal(s.plans, e.plans + s.ruled_out.rule + s.ruled_out.where)
     assert.equal(e.plans, e.forbidden + e.too_large + e.bounded + e.evaluated + e.refused)
   end)
 
@@ -475,7 +475,7 @@ describe("the probability that the best plan is the best", function()
     for i = 1, s.sure.of do sum = sum + s.rows[i].best_percent end
     assert.near(100, sum, 2)
     assert.equal(s.rows[1].best_percent, s.sure.best_percent)
-    assert.is_true(#s.sure.alike > 0 and #s.sure.settles.line > 0)
+    assert.is_true(#s.sure.alike > 0 and #s.sure.measure_first.line > 0)
   end)
 end)
 

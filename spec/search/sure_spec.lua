@@ -47,7 +47,7 @@ describe("the probability that a plan is faster", function()
   end)
 
   it("is settled by measuring an operator or a collective whose shares differ, if any", function()
-    local function settles(first, second)
+    local function measure_first(first, second)
       local function estimate_of(row)
         local seconds = row.values[1]
         return { device = "x", plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = seconds,
@@ -55,11 +55,11 @@ describe("the probability that a plan is faster", function()
           operators = { { name = "linear_qkv", seconds = row.products } },
           collectives = { { name = "send_recv", group = "pp", seconds = row.messages } } }
       end
-      return sure.rows({ first, second }, estimate_of).settles
+      return sure.rows({ first, second }, estimate_of).measure_first
     end
     local one = { values = { 1 }, products = 0.7, messages = 0.1 }
-    assert.is_nil(settles(one, { values = { 1 }, products = 0.7, messages = 0.1 }))
-    local x = settles(one, { values = { 1 }, products = 0.69, messages = 0.05 })
+    assert.is_nil(measure_first(one, { values = { 1 }, products = 0.7, messages = 0.1 }))
+    local x = measure_first(one, { values = { 1 }, products = 0.69, messages = 0.05 })
     assert.same({ "send_recv (pp)", "10 5" }, { x.line, ("%.0f %.0f"):format(x.best_percent, x.other_percent) })
   end)
 

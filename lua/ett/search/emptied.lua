@@ -160,13 +160,12 @@ end
 
 --- The message.
 ---@param space table ett.search.space
----@param result table of the search: plans, cut, first_rule
+---@param result table of the search: plans, ruled_out, first_rule
 ---@param own table the checked arguments of the search
 ---@param settle function(space, own) rows
 function emptied.sentence(space, result, own, settle)
   local self = { space = space, own = own, settle = settle, refusal = result.effort.refusal }
-  local plans, cut = result.plans, result.cut
-  local broken, refused = cut.rule or 0, cut.where or 0
+  local plans, broken, refused = result.plans, result.ruled_out.rule, result.ruled_out.where
   if plans == 0 then return of_degrees(self) end
   if plans == broken + refused and refused > 0 then return of_where(self, refused) end
   if plans == broken then return of_rules(self, result.first_rule) end

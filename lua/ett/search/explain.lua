@@ -45,7 +45,7 @@ local part_order = { "compute", "memory", "node", "network", "host", "bubble" }
 --- The bottleneck: the part with the largest gain, because devices and links also work while they wait for launches.
 --- The bubble, which no rate shortens, if it has the largest share of the step.
 ---@param gains table[] of ett.step.what_if.gains
-local function binds(parts, gains)
+local function bottleneck(parts, gains)
   local best, most = nil, { percent = 0.0 }
   for _, name in ipairs(part_order) do if not best or parts[name] > parts[best] then best = name end end
   for _, own in ipairs(gains) do if own.percent < most.percent then most = own end end
@@ -143,7 +143,7 @@ end
 
 --- Explains a row of a search.
 ---@param given table { model, setting, times, share? }
----@return table { estimate, part_seconds, binds, gains, neighbours }
+---@return table { estimate, part_seconds, bottleneck, gains, neighbours }
 function explain.new(row, given)
   local setting, times = given.setting, given.times
   local plan = explain.plan(row, setting)
@@ -151,7 +151,7 @@ function explain.new(row, given)
   local parts = explain.parts(e)
   local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
   local gains = what_if.gains(asked, e.step_seconds, given.share)
-  return { estimate = e, part_seconds = parts, binds = binds(parts, gains), gains = gains,
+  return { estimate = e, part_seconds = parts, bottleneck = bottleneck(parts, gains), gains = gains,
     neighbours = neighbours(asked, e, setting.memory_limit_bytes, given.share) }
 end
 

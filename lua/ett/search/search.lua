@@ -265,10 +265,9 @@ function search.new(given)
   if own.share == nil then own.share = share_module.join() end
   local space = space_module.new(own)
   local rows, walk, sum = settle(space, own)
-  local function count(name) return sum[name] > 0 and sum[name] or nil end
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
     estimate_of = estimates(rows, space, walk),
-    cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
+    ruled_out = { rule = sum.rule, where = sum.where }, first_rule = sum.rule > 0 and space:first_rule() or nil,
     effort = walk.counts, units = #space.units, fields = shown(space, own),
     interrupted = walk.interrupted or nil, clusters = {} }
   for _, cluster in ipairs(own.clusters) do result.clusters[cluster.name] = cluster end
@@ -294,10 +293,10 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 function Search.__json(self)
   local x = self.best
   return { model = { name = self.model }, interrupted = self.interrupted, objectives = self.objectives,
-    plans = self.plans, cut = self.cut,
+    plans = self.plans, ruled_out = self.ruled_out,
     rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
-    best = x and { estimate = x.estimate, part_seconds = x.part_seconds, binds = x.binds, gains = json.array(x.gains),
-      neighbours = json.array(x.neighbours) } }
+    best = x and { estimate = x.estimate, part_seconds = x.part_seconds, bottleneck = x.bottleneck,
+      gains = json.array(x.gains), neighbours = json.array(x.neighbours) } }
 end
 
 return setmetatable(search, { __call = function(_, given) return search.new(given) end })

@@ -98,7 +98,7 @@ end
 
 --- The line whose share differs most between two plans; measuring it is most informative about their order. Nil if no
 --- share differs by 0.1 %.
-local function settles(x, y)
+local function measure_first(x, y)
   local names, best = {}, nil
   for name in pairs(x) do names[name] = true end
   for name in pairs(y) do names[name] = true end
@@ -118,7 +118,7 @@ end
 ---@param rows table[] sorted, with values
 ---@param estimate_of function(row) an estimate
 ---@param shared table? of ett.base.share
----@return table { best_percent, alike = rows that beat the best with a probability of at least 10 %, settles }
+---@return table { best_percent, alike = rows that beat the best with a probability of at least 10 %, measure_first }
 function sure.rows(rows, estimate_of, shared)
   local plans = share.each(shared, math.min(20, #rows), function(i)
     local row = rows[i]
@@ -138,7 +138,7 @@ function sure.rows(rows, estimate_of, shared)
     end
   end
   return { best_percent = rows[1].best_percent, of = #plans, alike = require("ett.json").array(alike),
-    settles = alike[1] and settles(plans[1].lines, plans[alike[1].row].lines) or nil }
+    measure_first = alike[1] and measure_first(plans[1].lines, plans[alike[1].row].lines) or nil }
 end
 
 --- How sure a search is, in one or two sentences.
@@ -148,7 +148,7 @@ end
 function sure.sentences(s, word)
   local first = ("%s 1 is the best of %d with a probability of %.0f %%"):format(word, s.of, s.best_percent)
   if #s.alike == 0 then return { first } end
-  local x, list = s.settles, { ("%s; %d %s not clearly worse"):format(first, #s.alike,
+  local x, list = s.measure_first, { ("%s; %d %s not clearly worse"):format(first, #s.alike,
     #s.alike == 1 and "is" or "are") }
   list[2] = x and ("to compare them, measure %s: %.1f %% of the step in %s 1, %.1f %% in %s %d"):format(x.line,
     x.best_percent, word, x.other_percent, word, s.alike[1].row) or nil

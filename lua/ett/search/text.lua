@@ -186,7 +186,7 @@ local function add_best(lines, s)
       .. "leaves more"):format(100 * free, memory_error)
   end
   lines[#lines + 1] = ""
-  lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.binds])
+  lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.bottleneck])
   local rows = {}
   local gain = {}
   for _, g in ipairs(x.gains) do gain[g.part] = math.max(0, -g.percent) end
@@ -261,13 +261,12 @@ function text.result(s, options)
   lines[1] = ("%s%s: %s layouts, by %s"):format(
     s.interrupted and "interrupted, the best so far: " or "",
     s.model, count_text(s.plans), table.concat(s.objectives, ", "))
-  local cut = s.cut
-  local reasons = {}
-  if (cut.rule or 0) > 0 then
-    reasons[1] = ("%s %s a rule (such as: %s)"):format(count_text(cut.rule), cut.rule == 1 and "violates" or "violate",
+  local rule, where, reasons = s.ruled_out.rule, s.ruled_out.where, {}
+  if rule > 0 then
+    reasons[1] = ("%s %s a rule (such as: %s)"):format(count_text(rule), rule == 1 and "violates" or "violate",
       s.first_rule)
   end
-  if (cut.where or 0) > 0 then reasons[#reasons + 1] = count_text(cut.where) .. " fail --where" end
+  if where > 0 then reasons[#reasons + 1] = count_text(where) .. " fail --where" end
   if #reasons > 0 then lines[2] = table.concat(reasons, "; ") end
   lines[#lines + 1] = ""
   if #s.rows == 0 then

@@ -115,7 +115,8 @@ local function best_of(s, model)
   return { step_seconds = e.step_seconds, low_seconds = e.low_seconds, high_seconds = e.high_seconds,
     interval_percent = e.interval_percent, mfu_percent = e.mfu_percent, memory_bytes = e.memory_bytes,
     memory_limit_bytes = e.memory_limit_bytes, tokens_per_second = e.tokens_per_second, devices = e.devices,
-    device = e.device, cluster = e.cluster, binds = x.binds, parts = x.part_seconds, gains = json.array(x.gains),
+    device = e.device, cluster = e.cluster, bottleneck = x.bottleneck, parts = x.part_seconds,
+    gains = json.array(x.gains),
     neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
     plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
     sure = json.array(s.sure and sure.sentences(s.sure, "plan") or {}),
@@ -137,7 +138,8 @@ function page.new(s, model)
     subtitle = ("searched by %s, %d plans shown"):format(table.concat(s.objectives, ", "), #rows),
     scripts = { "charts", "points", host.root .. "/lua/ett/search/page/page.js" } }
   local data = p.data
-  data.objectives, data.plans, data.cut, data.first_rule = json.array(s.objectives), s.plans, s.cut, s.first_rule
+  data.objectives, data.plans, data.ruled_out = json.array(s.objectives), s.plans, s.ruled_out
+  data.first_rule = s.first_rule
   data.interrupted = s.interrupted
   data.part_names = json.array(explain.part_order)
   local order

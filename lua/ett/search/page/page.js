@@ -206,7 +206,7 @@ function summary() {
         { key: "source", title: "from", text: true, as: v => v || "" }], best.memory))),
     el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)),
       el("li", {}, "Intervals cover the errors of operators and messages. All runs of one operator or message share an error, and plans on one device share these errors."),
-      el("li", {}, show((data.cut || {}).rule || 0) + " layouts break a rule" + (data.first_rule ? ", the first: " + data.first_rule : "") + ".")));
+      el("li", {}, show(data.ruled_out.rule) + " layouts break a rule" + (data.first_rule ? ", the first: " + data.first_rule : "") + ".")));
   main.append(node);
 }
 
@@ -214,7 +214,7 @@ async function start() {
   await loadColumns();
   tiles([best && [seconds(best.step_seconds), "best step"], best && [seconds(best.low_seconds, 3) + " – " + seconds(best.high_seconds, 3), best.interval_percent + " % interval"],
     best && [show(Math.round(best.tokens_per_second)), "tokens per second"], best && best.mfu_percent && [best.mfu_percent.toFixed(1) + " %", "MFU"],
-    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.binds] || best.binds, "bottleneck"]]);
+    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.bottleneck] || best.bottleneck, "bottleneck"]]);
   main.querySelector(".tiles").classList.add("screen");
   scatter();
   const side = screenSection("Side by side", legend(data.part_names.map(n => [partTitles[n], partColors[n]])), compared);
