@@ -95,6 +95,7 @@ describe("groups of ranks", function()
     local text, crossing = warning("gb300_nvl72", 32, 128)
     assert.equal("groups of 32 devices (ep) cross nodes of 72; for a job that gets 64 of the 72, give --cluster "
       .. "gb300_nvl72_64", text)
+    assert.same({ text }, estimate.cautions(crossing)) -- searches and sweeps print these
     local none, whole = warning("gb300_nvl72_64", 32, 128)
     assert.is_nil(none)
     assert.is_true(whole.step_seconds < crossing.step_seconds)

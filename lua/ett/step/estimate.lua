@@ -298,7 +298,8 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
-local contradictions = setmetatable({}, { __mode = "k" }) -- estimate -> contradictions of its cluster's numbers
+-- estimate -> contradictions of its cluster's numbers, and groups that cross nodes
+local contradictions = setmetatable({}, { __mode = "k" })
 
 --- The warnings about the samples and links that an estimate's times come from.
 ---@return string[]
@@ -368,9 +369,9 @@ end
 ---@param host string? of memory.warning
 local function warnings_of(e, cluster, lowered, model, host, profile)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
-  list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
   contradictions[e] = network_tiers.contradictions(cluster, outside)
+  table.insert(contradictions[e], crossing(e, cluster))
   for _, own in ipairs(e.devices > 1 and (cluster.parts or { cluster }) or {}) do
     table.insert(contradictions[e], network_collectives.table_warning(own))
   end
