@@ -44,9 +44,13 @@ ett: compare: --cluster takes one cluster; for several, `ett search … --vary c
 ?2
 
 Words of other software are understood in messages.
-$ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --qqqqqq; do ett predict --model llama $w; done
+$ for w in seq_len=8 hidden_size=8 power_cap=400 inference=true nodes=2 checkpoint_interval=600 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?
 ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
+ett: predict: unknown field 'power_cap'; power = { device_watts = … } of a cluster file limits the power of a device
+ett: predict: unknown field 'inference'; ett predicts training steps, no inference or generation
+ett: predict: unknown field 'nodes'; the cluster states the devices of a node; a plan has pp x tp x cp x dp devices
+ett: predict: unknown field 'checkpoint_interval'; did you mean 'checkpoint_interval_seconds'?
 ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
 ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
 ett: predict: unknown option '--tensor-model-parallel-size'; fields have no dashes: tp=VALUE

@@ -717,6 +717,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 12, true, true }, states('{ "type": "OneBitAdam" }', '"auto"'))
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
+    assert.matches("Newton-Schulz iterations are not modelled", states('{ "type": "Muon" }')[4], 1, true)
     assert.same({ 12, true, true }, states("null", nil, { dtype = "fp32" })) -- ZeRO copies the weights
     assert.equal(8, states("null", nil, { dtype = "fp32", zero = 0 })[1])
     assert.equal(4, states('{ "type": "SGD" }', nil, { dtype = "fp32", zero = 0 })[1])

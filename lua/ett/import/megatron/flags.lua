@@ -64,7 +64,7 @@ flags.unmodelled = set [[
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
   hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection offload-optimizer-states
   moe-paged-stash use-transformer-engine-op-fuser
-  moe-hybridep-num-sms moe-deepep-num-sms]]
+  moe-hybridep-num-sms moe-deepep-num-sms perform-rl-step]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
 local neutral = { ["num-distributed-optimizer-instances"] = "1",

@@ -72,6 +72,7 @@ local function optimizer_bytes(args, dtype)
   if args:has "apex-bf16-states" then -- both moments; master weights beside weights of another type alone
     return args:has "bf16" and not args:has "fp8-param-gather" and 4 or 6
   end
+  if kind == "muon" then args:note "--optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
   if kind ~= "adam" then return master + 4 end
   local of = schema.dtype_bytes
   local widths = { fp32 = of.fp32, fp16 = of.fp16, bf16 = of.bf16, fp8 = of.fp8 }

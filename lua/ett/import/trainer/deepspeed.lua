@@ -140,6 +140,8 @@ local function set_states(p, config, note)
   local name = config("optimizer", "type", "Adam"):lower()
   if not (one_state[name] or name:find "adam" or name:find "lamb") then
     note("optimizer.type = %s is modelled as Adam", name)
+  elseif name == "muon" then
+    note "optimizer.type = muon: the products of its Newton-Schulz iterations are not modelled"
   end
   p.optimizer_bytes = export.master_bytes(p) + (one_state[name] and 4 or 8)
 end
