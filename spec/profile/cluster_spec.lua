@@ -1,5 +1,7 @@
 local cluster_module = require "ett.profile.cluster"
+local merged = require "ett.base.merged"
 local raised = require "raised"
+local tree = require "tree"
 
 describe("bundled clusters", function()
   it("are valid, state sources, and have measured rates below their peaks", function()
@@ -462,6 +464,20 @@ describe("a user's cluster", function()
     assert.matches("unknown cluster 'perlmuter'; did you mean 'perlmutter'",
       raised(cluster_module.get, "perlmuter"), 1, true)
     assert.matches("cannot read cluster file", raised(cluster_module.get, "/nowhere/x.lua"), 1, true)
+  end)
+
+  it("has no field without a row in the pages", function()
+    local function check(page, fields)
+      for name, rule in pairs(fields) do
+        assert.is_truthy(page:find("[`.]" .. name .. "`"), name)
+        if type(rule) == "table" and rule.fields and name ~= "device" then check(page, rule.fields) end
+      end
+    end
+    check(tree.read "clusters/README.md", cluster_module.fields)
+    check(tree.read "clusters/README.md", require("ett.profile.network.tiers").fields)
+    local device = merged(require("ett.profile.device").fields)
+    device.key, device.folder = nil, nil -- set when a file is read
+    check(tree.read "clusters/devices/README.md", device)
   end)
 
   it("is copied where it shall accept samples of another device", function()

@@ -37,7 +37,7 @@ local fields = {
     fields = { folder = "string?", base = "string?", borrow = "string?", accept_device = "boolean?" } },
 }
 
-cluster_module.default_latency = tiers.default_latency
+cluster_module.fields, cluster_module.default_latency = fields, tiers.default_latency
 
 --- Sizes and network cards of the tiers, and the parts, in the form of the C plan.
 function cluster_module.placement(cluster)

@@ -50,7 +50,8 @@ tiers.link_fields = {
     hierarchical = "boolean?", name = "string?", source = "string" } },
 }
 
-local fields = {
+--- The fields of a tier.
+tiers.fields = {
   name = "string", source = "string", size = { "count", optional = true, most = 1 << 40 },
   bandwidth = { "any", optional = true },
   unit_bandwidth = maybe_rate, rails = { "count", optional = true, most = 1 << 20 },
@@ -176,7 +177,7 @@ function tiers.check(given, label, node)
   local list, below, seen, cards_below = {}, 1, {}, nil
   for k, entry in ipairs(given) do
     local at = ("%s: tiers[%d]"):format(label, k)
-    local tier = schema.check(entry, fields, at)
+    local tier = schema.check(entry, tiers.fields, at)
     if seen[tier.name] then error_module.raise("model", "%s: two tiers are named '%s'", at, tier.name) end
     seen[tier.name] = true
     check_size(tier, below, k == #given, at)
