@@ -196,6 +196,17 @@ describe("a sweep", function()
     assert.equal(4, #s.rows)
   end)
 
+  it("notes steps of different numbers of tokens, and has one column of micro-batches", function()
+    local function notes(over, plan, objective)
+      plan.seq = 512
+      local s = sweep.new { model = model, cluster = "dgx_h100", plan = plan, over = over, objective = objective }
+      return #s.notes, select(2, tostring(s):gsub("micro.batches", ""))
+    end
+    assert.same({ 1, 1 }, { notes({ micro_batches = { 1, 2 } }, {}) })
+    assert.same({ 0, 1 }, { notes({ dp = { 1, 2 } }, { global_batch = 4 }) })
+    assert.equal(0, notes({ dp = { 1, 2 } }, { micro_batches = 4 }, "tokens_per_second"))
+  end)
+
   it("refuses lists of values that name nothing", function()
     for name, said in pairs { recompute_modules = "unknown module 'true'", lora_targets = "no product 'true'",
       expert_shares = "expert_shares needs a model with experts" } do

@@ -316,9 +316,12 @@ function report.sweep(s, limit)
   for _, text in ipairs(s.warnings) do lines[#lines + 1] = "warning: " .. text end
   lines[#lines + 1] = ""
   if s.fit_advice then table.insert(lines, 1, s.fit_advice) end
-  local header = {}
-  for i, name in ipairs(s.fields) do header[i] = name end
-  for _, name in ipairs { "micro-batches", "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do
+  local header, counted = {}, true -- whether a column of its own has the micro-batches
+  for i, name in ipairs(s.fields) do
+    header[i], counted = name, counted and name ~= "micro_batches"
+  end
+  if counted then header[#header + 1] = "micro-batches" end
+  for _, name in ipairs { "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do
     header[#header + 1] = name
   end
   local more = {}
@@ -334,12 +337,12 @@ function report.sweep(s, limit)
     for k, name in ipairs(s.fields) do
       cells[k] = name == "parameters" and ("%.2f B"):format(r[name] / 1e9) or tables.value(r[name])
     end
-    local n = #cells
-    cells[n + 1], cells[n + 2], cells[n + 3] = ("%d"):format(r.micro_batches), ("%d"):format(r.devices),
-      milliseconds(r.step_seconds)
-    cells[n + 4], cells[n + 5], cells[n + 6] = ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent),
-      gigabytes(r.memory_bytes)
-    cells[n + 7] = r.fits and "yes" or "no"
+    if counted then cells[#cells + 1] = ("%d"):format(r.micro_batches) end
+    for _, cell in ipairs { ("%d"):format(r.devices), milliseconds(r.step_seconds),
+      ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent), gigabytes(r.memory_bytes),
+      r.fits and "yes" or "no" } do
+      cells[#cells + 1] = cell
+    end
     for _, column in ipairs(more) do
       local value = r[column[1]]
       cells[#cells + 1] = value and column[3]:format(value * column[4]) or "-"

@@ -353,6 +353,12 @@ local function collect_less()
   return setmetatable({}, { __close = function() collectgarbage("setpause", before) end })
 end
 
+-- Whether rows have steps of different numbers of tokens.
+local function tokens_vary(over, base)
+  return over.seq or over.global_batch
+    or not base.global_batch and (over.micro_batches or over.micro_batch or over.dp)
+end
+
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices: only plans on that number are kept;
@@ -401,6 +407,10 @@ function sweep.new(given)
   run.rows = rows_of(run.list, axes, base, outlook_of(run, base, given))
   local notes = fields.decimals(values.seq or { base.seq }, given.model.hyper)
   table.move(given.model.notes or {}, 1, #(given.model.notes or {}), #notes + 1, notes)
+  if objective == "step_seconds" and tokens_vary(over, base) then
+    notes[#notes + 1] = "steps of these rows have different numbers of tokens; --objective tokens_per_second compares "
+      .. "them"
+  end
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
     notes = notes, rows = run.rows, base = base }, Sweep)
