@@ -15,7 +15,7 @@ A plan that fills the memory says so.
 $ for h in 0 0.05; do ett search --model llama3-70b --cluster dgx_h100 --devices 256 --global-batch 256 --seq 8192 tp=4 pp=4 vp=20 schedule=interleaved zero=1 cp=1 stack=megatron --headroom $h 2>&1 | grep -o '% of the memory is free.*\|84.0 of 85.0 GB\|^best'; done
 best
 84.0 of 85.0 GB
-% of the memory is free, less than the error of the estimate: `--headroom 0.05` leaves more
+% of the memory is free, less than the error of the estimate (5 %); `ett search --headroom 0.05` leaves more
 best
 
 A node that is not full, and a run.

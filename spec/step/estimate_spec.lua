@@ -590,14 +590,17 @@ describe("estimate", function()
     near(run({ pp = 4, tp = 2, dp = 2, cp = 2 }).model_flops_per_step, 2 * e.model_flops_per_step, "any layout")
   end)
 
-  it("says in the memory line when the plan does not fit", function()
+  it("says in the memory line when the plan does not fit, and in a note when it barely fits", function()
     local small = merged(cluster)
     small.device = { name = "S", peak_flops = cluster.device.peak_flops, memory_bytes = 1e9, memory_bandwidth = 1e12 }
     local e = run({}, { cluster = small })
-    assert.is_false(e.fits)
+    assert.is_true(not e.fits and #e.notes == 0)
     assert.matches("memory +[%d%.]+ GB of 1.00 GB on the fullest device: does not fit, [%d%.]+ GB too much",
       tostring(e))
-    assert.is_true(run {}.fits)
+    e = run {}
+    assert.is_true(e.fits and #e.notes == 0)
+    small.device.memory_bytes = 1.04 * e.memory_bytes
+    assert.matches("3.8 % of the memory is free, less than the error", run({}, { cluster = small }).notes[1], 1, true)
   end)
 
   it("refuses times that are not finite or negative", function()

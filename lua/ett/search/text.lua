@@ -144,9 +144,6 @@ local part_names = { compute = "computing (products and attention)", memory = "m
   node = "links inside nodes", network = "network between nodes", host = "host (launching kernels, offload)",
   bubble = "bubble and waits" }
 
--- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (lua/ett/step/README.md).
-local memory_error = 0.05
-
 --- The devices of the last node that a row does not use; nil if it is full or the only one.
 local function unfilled(s, row)
   local node = s.clusters[row.cluster].gpus_per_node
@@ -180,11 +177,6 @@ local function add_best(lines, s)
     lines[#lines + 1] = "  warning: " .. caution
   end
   for _, note in ipairs(e.notes) do lines[#lines + 1] = "  note: " .. note end
-  local free = 1 - e.memory_bytes / e.memory_limit_bytes
-  if free < memory_error then
-    lines[#lines + 1] = ("  %.1f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "
-      .. "leaves more"):format(100 * free, memory_error)
-  end
   lines[#lines + 1] = ""
   lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.bottleneck])
   local rows = {}

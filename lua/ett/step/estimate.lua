@@ -437,6 +437,7 @@ local function notes_of(e, cluster, model, times)
   for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
   notes[#notes + 1] = cost.note(e, cluster)
   notes[#notes + 1] = host_note(e)
+  notes[#notes + 1] = memory.note(e)
   return notes
 end
 

@@ -1,6 +1,9 @@
 --- Memory of a device, line by line, with the source of each.
 local memory = {}
 
+-- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (README.md).
+local error_share = 0.05
+
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
 local function of_weights(stack, stage)
@@ -43,6 +46,14 @@ function memory.lines(stage, stack)
     end
   end
   return list
+end
+
+--- A note on a plan that barely fits, else nil.
+function memory.note(e)
+  local free = 1 - e.memory_bytes / e.memory_limit_bytes
+  if not e.fits or free >= error_share then return nil end
+  return ("%.1f %% of the memory is free, less than the error of the estimate (%.0f %%); `ett search --headroom %.2f` "
+    .. "leaves more"):format(100 * free, 100 * error_share, error_share)
 end
 
 --- Adds the lines of the fullest stage to an estimate, and the values that PyTorch would report.
