@@ -43,8 +43,11 @@ describe("ett.report.table", function()
     local model = ett.model.new "llama3-70b"
     local function estimate(tp)
       return { model = model, cluster = "dgx_h100", plan = { seq = 8000, tp = tp, pp = 4, dp = 8, global_batch = 256,
-        zero = 1, sequence_parallel = true, tokens = 15e12, price_per_device_hour = 2.5 } }
+        zero = 1, sequence_parallel = true, tokens = 15e12 } }
     end
+    local priced = estimate(8)
+    priced.plan.price_per_device_hour = 2.5
+    assert.is_nil(tostring(ett.estimate(priced)):find("price:", 1, true))
     local texts = {
       estimate = function() return tostring(ett.estimate(estimate(8))) end,
       search = function()
@@ -66,6 +69,7 @@ describe("ett.report.table", function()
         local open = whole:match "\n(left open.-)\n\n" -- a comma ends each of its lines: no item is broken
         for line in (open or ""):gmatch "([^\n]+)\n" do assert.equal(",", line:sub(-1), line) end
         assert.equal(name == "estimate", open ~= nil)
+        assert.equal(name == "estimate", whole:find("\n +price: AWS p5") ~= nil) -- the source of the cluster's price
       end
     end
   end)

@@ -108,7 +108,7 @@ function cluster_module.check(given, label, path)
       error_module.raise("model", "%s: power: 'device_watts' belongs to the clusters of the parts", label)
     end
     parts.check(clean, function(part) return cluster_module.get(part, path) end, label)
-    clean.price_source = clean.price_source or "of the parts"
+    clean.price_source = clean.price_source or "mean of the parts"
     checked[clean] = true
     return clean
   elseif not clean.device then

@@ -276,6 +276,7 @@ function report.estimate(e)
   if e.dollars_per_step then
     rows[#rows + 1] = { "cost", ("USD %.4f per step, %.2f per billion tokens (%.2f per device hour)"):format(
       e.dollars_per_step, e.dollars_per_billion_tokens, e.price_per_device_hour) }
+    if e.price_source and e.price_source ~= "given" then rows[#rows + 1] = { "", "price: " .. e.price_source } end
   end
   outlook_rows(rows, e)
   add_words(rows, "left open", e.left_open)
