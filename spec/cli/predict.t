@@ -44,7 +44,7 @@ ett: compare: --cluster takes one cluster; for several, `ett search … --vary c
 ?2
 
 Words of other software are understood in messages.
-$ for w in seq_len=8 hidden_size=8 power_cap=400 inference=true nodes=2 checkpoint_interval=600 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --qqqqqq; do ett predict --model llama $w; done
+$ for w in seq_len=8 hidden_size=8 power_cap=400 inference=true nodes=2 checkpoint_interval=600 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --num-gpus=8 --power-limit=400 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?
 ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
 ett: predict: unknown field 'power_cap'; power = { device_watts = … } of a cluster file limits the power of a device
@@ -56,6 +56,8 @@ ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
 ett: predict: unknown option '--tensor-model-parallel-size'; fields have no dashes: tp=VALUE
 ett: predict: unknown option '--hidden-size'; fields have no dashes: hidden=VALUE
 ett: predict: unknown field 'gpus'; a plan has pp x tp x cp x dp devices
+ett: predict: unknown option '--num-gpus'; a plan has pp x tp x cp x dp devices
+ett: predict: unknown option '--power-limit'; power = { device_watts = … } of a cluster file limits the power of a device
 ett: predict: unknown option '--qqqqqq'; `ett predict --help` lists them
 ?2
 

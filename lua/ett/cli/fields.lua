@@ -31,6 +31,7 @@ end
 
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
 
+local product = "a plan has pp x tp x cp x dp devices"
 local counts = {} -- names of the number of devices of a plan
 for name in ("devices gpus num_devices num_gpus world_size"):gmatch "%S+" do counts[name] = true end
 
@@ -39,11 +40,11 @@ local elsewhere = {}
 for names, text in pairs {
   ["inference generation decode serving rollout rollouts"] = "ett predicts training steps, no inference or generation",
   ["power_cap power_limit"] = "power = { device_watts = … } of a cluster file limits the power of a device",
-  ["nodes num_nodes nnodes"] = "the cluster states the devices of a node; a plan has pp x tp x cp x dp devices",
+  ["nodes num_nodes nnodes"] = "the cluster states the devices of a node; " .. product,
   ["rampup_batch_size batch_size_rampup warmup_steps seq_warmup"] = "a prediction has one batch and one sequence "
     .. "length; predict each of them",
 } do
-  for name in names:gmatch "%S+" do elsewhere[name] = "; " .. text end
+  for name in names:gmatch "%S+" do elsewhere[name] = text end
 end
 
 -- Text that a message adds for an unknown field.
@@ -51,8 +52,8 @@ local function hint(command, name, text, source, plan_rules, hyper_rules)
   if name == "cluster" and text:find(",", 1, true) then return several_clusters:format("", text) end
   local option = options.named(counts[name] and "devices" or name)
   if option then return ("; did you mean '%s'?"):format(option) end
-  if counts[name] then return "; a plan has pp x tp x cp x dp devices" end
-  if elsewhere[name] then return elsewhere[name] end
+  local answer = counts[name] and product or elsewhere[name]
+  if answer then return "; " .. answer end
   local near = schema.suggestion(name, plan_rules, hyper_rules)
   return near ~= "" and near
     or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or "")
@@ -88,6 +89,9 @@ end
 ---@param own table<string, string>?
 function fields.hints(own)
   return setmetatable(own or {}, { __index = function(_, option)
+    local word = option and option:gsub("-", "_")
+    if counts[word] then return options.named "devices" and "did you mean '--devices'?" or product end
+    if elsewhere[word] then return elsewhere[word] end
     local name = option and (schema.meant(option, require("ett.plan").schema)
       or schema.meant(option, require("ett.model.hyper").fields))
     return name and ("fields have no dashes: %s"):format(name:find "=" and name or name .. "=VALUE")
