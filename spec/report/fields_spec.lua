@@ -2,6 +2,7 @@
 local architecture = require "ett.model"
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
+local search = require "ett.search.search"
 local tree = require "tree"
 
 local lists = { operators = "line", collectives = "line", stages = "stage", memory = "memory" }
@@ -40,6 +41,18 @@ end
 local both = { name = "both", summary = "two kinds", source = "spec",
   parts = { { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_a100", nodes = 1 } },
   links = { inter = { bandwidth_per_gpu = 20e9, bandwidth_per_node = 160e9, source = "spec" } } }
+
+describe("the page of lua/ett/search", function()
+  it("names every field of a search in JSON", function()
+    local model = architecture.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
+    local s = search.new { model = model, cluster = "dgx_h100", devices = 2, plan = { seq = 512, global_batch = 4 } }
+    local page, whole = tree.read "lua/ett/search/README.md", json.decode(json.encode(s))
+    for name in pairs(whole) do assert.matches("`s." .. name .. "`", page, 1, true) end
+    for _, record in ipairs { whole.best, whole.sure } do
+      for name in pairs(record) do assert.is_truthy(page:find("[`.]" .. name .. "`"), name) end
+    end
+  end)
+end)
 
 describe("the page of lua/ett/report", function()
   it("lists every field of an estimate in JSON, and no other", function()

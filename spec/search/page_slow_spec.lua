@@ -44,7 +44,8 @@ describe("the page of a search in a browser", function()
       })
       assert.same({}, said)
       for _, text in ipairs { "Side by side", "Best of each pair", "Summary", "Bottleneck", "sources",
-        ("Plan 1 is the best of %d with a probability of %.0f %%"):format(s.sure.of, s.sure.best_percent) } do
+        ("Plan 1 is the best of %d with a probability of %.0f %%"):format(s.sure.compared_rows,
+          s.sure.best_percent) } do
         assert.is_truthy(results[2]:find(text, 1, true), text)
       end
       -- Points are stored in 16-bit steps: ties in a step may join or split a front's plan.

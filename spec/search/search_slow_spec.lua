@@ -472,7 +472,7 @@ describe("the probability that the best plan is the best", function()
   it("names rows that are not clearly worse than the best, and what to measure", function()
     local s = small()
     local sum = 0
-    for i = 1, s.sure.of do sum = sum + s.rows[i].best_percent end
+    for i = 1, s.sure.compared_rows do sum = sum + s.rows[i].best_percent end
     assert.near(100, sum, 2)
     assert.equal(s.rows[1].best_percent, s.sure.best_percent)
     assert.is_true(#s.sure.alike > 0 and #s.sure.measure_first.line > 0)

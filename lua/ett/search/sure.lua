@@ -137,7 +137,7 @@ function sure.rows(rows, estimate_of, shared)
       if beats >= 0.1 then alike[#alike + 1] = { row = i, beats_best_percent = math.floor(1000 * beats + 0.5) / 10 } end
     end
   end
-  return { best_percent = rows[1].best_percent, of = #plans, alike = require("ett.json").array(alike),
+  return { best_percent = rows[1].best_percent, compared_rows = #plans, alike = require("ett.json").array(alike),
     measure_first = alike[1] and measure_first(plans[1].lines, plans[alike[1].row].lines) or nil }
 end
 
@@ -146,7 +146,7 @@ end
 ---@param word string what a row is called, such as "row" or "plan"
 ---@return string[]
 function sure.sentences(s, word)
-  local first = ("%s 1 is the best of %d with a probability of %.0f %%"):format(word, s.of, s.best_percent)
+  local first = ("%s 1 is the best of %d with a probability of %.0f %%"):format(word, s.compared_rows, s.best_percent)
   if #s.alike == 0 then return { first } end
   local x, list = s.measure_first, { ("%s; %d %s not clearly worse"):format(first, #s.alike,
     #s.alike == 1 and "is" or "are") }
