@@ -50,7 +50,7 @@ ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
 ett: predict: unknown field 'power_cap'; power = { device_watts = … } of a cluster file limits the power of a device
 ett: predict: unknown field 'inference'; ett predicts training steps, no inference or generation
 ett: predict: unknown field 'nodes'; the cluster states the devices of a node; a plan has pp x tp x cp x dp devices
-ett: predict: unknown field 'checkpoint_interval'; did you mean 'checkpoint_interval_seconds'?
+ett: predict: unknown field 'checkpoint_interval'; did you mean 'checkpoint_every_seconds'?
 ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
 ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
 ett: predict: unknown option '--tensor-model-parallel-size'; fields have no dashes: tp=VALUE

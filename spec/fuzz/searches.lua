@@ -63,7 +63,7 @@ local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "
   gradient_all_reduce = bool, reduce_dtype = { "bf16", "fp32" }, clip_gradients = bool, post_validation = bool,
   frozen_layers = { 0, 2, 4 },
   optimizer_bytes = { 8, 12 }, interleave_group = { 4, 5, 8 }, failures_per_device_day = { 1e-4, 0.1 },
-  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_interval_seconds = { 1, 20, 60, 600 },
+  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_every_seconds = { 1, 20, 60, 600 },
   slow_share = { 0.01 }, pue = { 1.1, 2 } }
 local for_experts = { expert_skew = { 0.5, 1 }, capacity_factor = { 0.8, 2 }, deduplicate_tokens = bool }
 local conditions = { "tp <= 2 or zero > 1", "schedule == 'gpipe' or micro_batch > 1", "micro_batches >= 2 * pp",

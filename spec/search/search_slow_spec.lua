@@ -418,10 +418,10 @@ describe("money, energy, days and memory", function()
   end)
 
   it("have the checkpoints of whole steps and short runs, with the digits of estimates", function()
-    local own = { failures_per_device_day = 0.5, restart_seconds = 60, checkpoint_bandwidth_per_device = 1e8 }
+    local own = { failures_per_device_day = 0.5, restart_seconds = 60, device_storage_bandwidth = 1e8 }
     for name, value in pairs(plan) do own[name] = value end
     for _, case in ipairs { { 1, 1e11 }, { 1e4, 1e7 }, { false, 1e6 } } do
-      own.checkpoint_interval_seconds = case[1] or nil
+      own.checkpoint_every_seconds = case[1] or nil
       local given = { plan = own, tokens = case[2], objective = "days", keep = 5 }
       local bounded = small(given)
       given.exhaustive = true

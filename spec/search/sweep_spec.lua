@@ -25,7 +25,7 @@ describe("a sweep", function()
       expert_skew = { 0, 1 }, expert_shares = { { 0.4, 0.3, 0.2, 0.1 }, { 0.25, 0.25, 0.25, 0.25 } },
       capacity_factor = { 1, 2 }, tokens = { 1e9, 1e10 }, price_per_device_hour = { 1, 2 }, pue = { 1.1, 1.3 },
       grams_co2_per_kwh = { 20, 400 }, failures_per_device_day = { 0.001, 0.01 }, restart_seconds = { 60, 600 },
-      checkpoint_interval_seconds = { 600, 6000 }, checkpoint_bandwidth_per_device = { 1e8, 1e9 },
+      checkpoint_every_seconds = { 600, 6000 }, device_storage_bandwidth = { 1e8, 1e9 },
       jitter = { 0.01, 0.02 }, slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} },
       shard = { 4, 8 },
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
@@ -37,8 +37,8 @@ describe("a sweep", function()
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
     local outlook = { tokens = "run_days", price_per_device_hour = "dollars_per_step", pue = "kwh_per_step",
       grams_co2_per_kwh = "co2_kg_per_step", failures_per_device_day = "goodput_percent",
-      restart_seconds = "goodput_percent", checkpoint_interval_seconds = "goodput_percent",
-      checkpoint_bandwidth_per_device = "goodput_percent", jitter = "varied_p99_seconds",
+      restart_seconds = "goodput_percent", checkpoint_every_seconds = "goodput_percent",
+      device_storage_bandwidth = "goodput_percent", jitter = "varied_p99_seconds",
       slow_share = "varied_p99_seconds", slow_factor = "varied_p99_seconds", rank_slowdown = "varied_p50_seconds" }
     local upwards, downwards = {}, {}
     for rank = 0, 31 do upwards[rank + 1], downwards[rank + 1] = rank, rank % 2 * 16 + rank // 2 end

@@ -39,8 +39,8 @@ describe("goodput", function()
       for k, v in pairs(plan) do full[k] = v end
       return estimate.new { model = model, cluster = "dgx_h100", plan = full }
     end
-    local e = run { failures_per_device_day = 0.01, restart_seconds = 300, checkpoint_interval_seconds = 1000,
-      checkpoint_bandwidth_per_device = 1e7 }
+    local e = run { failures_per_device_day = 0.01, restart_seconds = 300, checkpoint_every_seconds = 1000,
+      device_storage_bandwidth = 1e7 }
     assert.near(86400 / (0.01 * 8), e.failure_interval_seconds, 1e-6)
     assert.near(e.stages[1].parameters * 14 / 8 / 1e7, e.checkpoint_write_seconds, 1e-6)
     local work = math.ceil(1000 / e.step_seconds) * e.step_seconds
@@ -59,54 +59,54 @@ describe("goodput", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)
       local full = { seq = 1024, dp = 8, micro_batches = 4, failures_per_device_day = 1, restart_seconds = 60,
-        checkpoint_bandwidth_per_device = 1e9, tokens = 1e12 }
+        device_storage_bandwidth = 1e9, tokens = 1e12 }
       for k, v in pairs(plan) do full[k] = v end
       local e = estimate.new { model = model, cluster = "dgx_h100", plan = full }
       local text
-      for _, warning in ipairs(e.warnings) do text = warning:match "^checkpoint_interval_seconds.*" or text end
+      for _, warning in ipairs(e.warnings) do text = warning:match "^checkpoint_every_seconds.*" or text end
       local function share(work)
         return 100 * goodput.share(work, e.checkpoint_write_seconds, e.failure_interval_seconds, 60)
       end
       return e, share, text
     end
-    local e, share, text = run { micro_batches = 400, checkpoint_interval_seconds = 1 }
+    local e, share, text = run { micro_batches = 400, checkpoint_every_seconds = 1 }
     assert.is_true(e.step_seconds > 1 and share(e.step_seconds) > share(1) + 1)
     assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
     assert.equal(e.step_seconds, e.checkpoint_interval_seconds)
-    assert.equal(("checkpoint_interval_seconds = 1: a checkpoint follows each step of %.4g s"):format(e.step_seconds),
+    assert.equal(("checkpoint_every_seconds = 1: a checkpoint follows each step of %.4g s"):format(e.step_seconds),
       text)
     for k = 1, 40 do -- multiples in few digits are multiples
       local rounded = tonumber(("%.14g"):format(k * e.step_seconds))
-      local own, _, warning = run { micro_batches = 400, checkpoint_interval_seconds = rounded }
+      local own, _, warning = run { micro_batches = 400, checkpoint_every_seconds = rounded }
       assert.near(k * e.step_seconds, own.checkpoint_interval_seconds, 1e-9 * rounded)
       assert.is_nil(warning)
     end
-    e, share, text = run { micro_batches = 400, checkpoint_interval_seconds = 1, jitter = 0.2 }
+    e, share, text = run { micro_batches = 400, checkpoint_every_seconds = 1, jitter = 0.2 }
     assert.near(share(e.varied_mean_seconds), e.goodput_percent, 1e-9)
     assert.matches("each step", text)
     -- The best interval is below the step.
-    e, share, text = run { micro_batches = 400, checkpoint_bandwidth_per_device = 1e16 }
+    e, share, text = run { micro_batches = 400, device_storage_bandwidth = 1e16 }
     assert.is_true(goodput.interval(e.checkpoint_write_seconds, e.failure_interval_seconds) < e.step_seconds)
     assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
     assert.is_nil(text)
     for _, given in ipairs { 1e6, false } do -- a run of some seconds
-      e, share, text = run { tokens = 3e7, checkpoint_interval_seconds = given or nil }
+      e, share, text = run { tokens = 3e7, checkpoint_every_seconds = given or nil }
       local work = e.run_steps * e.step_seconds
       assert.near(share(work), e.goodput_percent, 1e-9)
       assert.is_true(e.run_steps > 500 and work < 30)
-      assert.equal(given and ("checkpoint_interval_seconds = 1e+06: the run has %.4g s of work and one checkpoint, at "
+      assert.equal(given and ("checkpoint_every_seconds = 1e+06: the run has %.4g s of work and one checkpoint, at "
         .. "its end"):format(work) or nil, text)
     end
-    e, share, text = run { checkpoint_interval_seconds = 1000 }
+    e, share, text = run { checkpoint_every_seconds = 1000 }
     assert.near(share(math.ceil(1000 / e.step_seconds) * e.step_seconds), e.goodput_percent, 1e-9)
     assert.is_nil(text)
     local step, seen = run({ micro_batches = 400 }).step_seconds, {}
     for _, case in ipairs { { 1.2, 2, true }, { 1.95, 2 }, { 3.0, 3 }, { 20.5, 21 } } do
       local given, count, warned = table.unpack(case)
-      e, share, text = run { micro_batches = 400, checkpoint_interval_seconds = given * step }
+      e, share, text = run { micro_batches = 400, checkpoint_every_seconds = given * step }
       assert.near(count * step, e.checkpoint_interval_seconds, 1e-9 * step)
       assert.near(share(count * step), e.goodput_percent, 1e-9)
-      assert.equal(warned and ("checkpoint_interval_seconds = %g: a checkpoint follows every %d steps of %.4g s")
+      assert.equal(warned and ("checkpoint_every_seconds = %g: a checkpoint follows every %d steps of %.4g s")
         :format(given * step, count, step) or nil, text)
     end
     for _, wanted in ipairs { 0.3, 1.3, 1.6, 2.4, 2.6 } do -- the best interval in steps
@@ -114,7 +114,7 @@ describe("goodput", function()
       local between = e.failure_interval_seconds
       for _ = 1, 60 do write = write * (wanted * step / goodput.interval(write, between)) ^ 2 end
       e = run { micro_batches = 400,
-        checkpoint_bandwidth_per_device = e.plan.checkpoint_bandwidth_per_device * e.checkpoint_write_seconds / write }
+        device_storage_bandwidth = e.plan.device_storage_bandwidth * e.checkpoint_write_seconds / write }
       assert.near(wanted * step, goodput.interval(e.checkpoint_write_seconds, between), 1e-6 * step)
       local best = 1
       for k = 2, 4 do
@@ -130,7 +130,7 @@ describe("goodput", function()
   it("of its own interval never makes a run with a shorter step longer", function()
     local counts = {}
     for _, bandwidth in ipairs { 1e9, 1e8, 5e7, 2.5e7 } do -- a checkpoint takes up to twice the time between failures
-      local p = { failures_per_device_day = 0.5, checkpoint_bandwidth_per_device = bandwidth, dtype = "bf16",
+      local p = { failures_per_device_day = 0.5, device_storage_bandwidth = bandwidth, dtype = "bf16",
         optimizer_bytes = 12 }
       local before = 0.0
       for i = 1, 2000 do
@@ -150,8 +150,8 @@ describe("goodput", function()
     for i = 1, 300 do
       local function pick(n, most) return most ^ ((i * n % 301) / 301) end
       local p = { failures_per_device_day = pick(2, 1e-4), restart_seconds = pick(3, 1e4),
-        checkpoint_bandwidth_per_device = 1e9,
-        checkpoint_interval_seconds = i % 3 > 0 and pick(5, 1e6) or nil, dtype = "bf16", optimizer_bytes = 12 }
+        device_storage_bandwidth = 1e9,
+        checkpoint_every_seconds = i % 3 > 0 and pick(5, 1e6) or nil, dtype = "bf16", optimizer_bytes = 12 }
       local parameters = pick(7, 1e11)
       local bound = goodput.of(p, {}, 64, parameters).goodput_percent
       local own = goodput.of(p, {}, 64, parameters, pick(11, 1e4), i % 2 == 0 and math.ceil(pick(13, 1e5)) or nil)

@@ -62,8 +62,8 @@ local cases = {
   { "capacity_factor", 1.1, { dp = 4, ep = 4 }, skewed, mixture },
   { "deduplicate_tokens", true, { dp = 8 }, { dp = 16, ep = 8, rank_order = "tp-cp-dp-ep-pp" }, mixture },
   { "restart_seconds", 5000, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
-  { "checkpoint_interval_seconds", 50, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
-  { "checkpoint_bandwidth_per_device", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "checkpoint_every_seconds", 50, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
+  { "device_storage_bandwidth", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
 }
 
 describe("fields of the software that a plan leaves open", function()

@@ -102,7 +102,7 @@ local of_run = { days = true, dollars = true, kwh = true }
 function oracle.grows_with_steps(c, rows)
   local reads = of_run[c.limit] or false
   for _, name in ipairs(c.objective) do reads = reads or of_run[name] or false end
-  local given = c.plan.checkpoint_interval_seconds or c.setting == "checkpoint_interval_seconds"
+  local given = c.plan.checkpoint_every_seconds or c.setting == "checkpoint_every_seconds"
   for _, r in ipairs(reads and given and rows or {}) do
     local e = oracle.estimate(c, r)
     local used, step = e.checkpoint_interval_seconds, e.varied_mean_seconds or e.step_seconds

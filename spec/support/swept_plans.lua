@@ -13,7 +13,7 @@ local values = { seq = { 512, 1024, 2048 }, tp = { 1, 2, 4 }, cp = { 1, 2 }, ep 
   optimizer_bytes = { 12, 8 }, bucket_bytes = { 2e7, 1e12 }, shard = { 1, 2, 4 }, prefetch = { 0, 1, 3 },
   expert_skew = { 0, 1 }, capacity_factor = { 0.8, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 1 },
   offload_gradients = { 0, 0.6 }, offload_weights = { 0, 0.3 },
-  jitter = { 0, 0.02 }, slow_share = { 0, 0.01 }, checkpoint_interval_seconds = { 60, 600 },
+  jitter = { 0, 0.02 }, slow_share = { 0, 0.01 }, checkpoint_every_seconds = { 60, 600 },
   lora_rank = { 4, 64 }, lora_targets = { { "linear_qkv" }, { "linear_proj" } }, frozen_layers = { 0, 3, 8 } }
 
 local function shuffled(pick, count)

@@ -68,7 +68,7 @@ end
 
 --- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
 --- rate is unknown. The interval of checkpoints is at most the run: the last one is at its end.
----@param step number? mean seconds of a step; nil: the largest goodput of any step and checkpoint_interval_seconds
+---@param step number? mean seconds of a step; nil: the largest goodput of any step and checkpoint_every_seconds
 ---@param steps integer? steps of the run
 ---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,
 --- goodput_percent }
@@ -78,9 +78,9 @@ function goodput.of(p, cluster, devices, parameters, step, steps)
   local between = rate and 86400 / (rate * devices)
   if not between or between > longest_between then return nil end
   local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
-  local write = bytes / p.checkpoint_bandwidth_per_device
+  local write = bytes / p.device_storage_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
-  local work = step and whole_steps(step, p.checkpoint_interval_seconds, write, between)
+  local work = step and whole_steps(step, p.checkpoint_every_seconds, write, between)
     or goodput.interval(write, between)
   if steps then work = math.min(work, steps * step) end
   return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,
@@ -100,12 +100,12 @@ local most_longer = 0.05
 
 --- A warning if the interval of an estimate's checkpoints is shorter than the plan's or much longer; else nil.
 function goodput.warning(e)
-  local given, used = e.plan.checkpoint_interval_seconds, e.checkpoint_interval_seconds
+  local given, used = e.plan.checkpoint_every_seconds, e.checkpoint_interval_seconds
   if not (given and used) or used >= given * (1 - 1e-9) and used <= (1 + most_longer) * given then return nil end
   local step = e.varied_mean_seconds or e.step_seconds
   local count = math.floor(used / step + 0.5)
   local which = count > 1 and ("every %d steps"):format(count) or "each step"
-  return ("checkpoint_interval_seconds = %g: %s"):format(given, given > used
+  return ("checkpoint_every_seconds = %g: %s"):format(given, given > used
     and ("the run has %.4g s of work and one checkpoint, at its end"):format(used)
     or ("a checkpoint follows %s of %.4g s"):format(which, step))
 end
