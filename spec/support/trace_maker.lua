@@ -91,4 +91,26 @@ function maker.metric(folder, name, options)
   return metrics.compute(metric, view)
 end
 
+--- The same for recordings: the result.
+function maker.computed(recordings, name, options)
+  local result
+  maker.with(recordings, function(folder) result = assert(maker.metric(folder, name, options)) end)
+  return result
+end
+
+--- Why a metric of recordings has no result.
+function maker.reason(recordings, name, options)
+  local result, reason
+  maker.with(recordings, function(folder) result, reason = maker.metric(folder, name, options) end)
+  assert(result == nil, "the metric has a result")
+  return reason.message or reason
+end
+
+--- A view of recordings, without their folder: nothing can be read beside them.
+function maker.view(recordings, options)
+  local view
+  maker.with(recordings, function(folder) view = assert(require("ett.trace.view").open(folder, options or {})) end)
+  return view
+end
+
 return maker

@@ -6,9 +6,7 @@ local reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned l
 
 local function table_of(recordings, options)
   local rows
-  maker.with(recordings, function(folder)
-    rows = assert(maker.metric(folder, "collective_table", options)).collectives
-  end)
+  rows = maker.computed(recordings, "collective_table", options).collectives
   return rows
 end
 
@@ -110,11 +108,9 @@ describe("bandwidth of a collective", function()
     assert.near(4e6 / 100e-6 / 1e9, row.algbw_without_waiting_GBps, 1e-9)
     assert.near(row.algbw_without_waiting_GBps, row.busbw_without_waiting_GBps, 1e-9)
     assert.equal(100, row.transfer_p50_us)
-    maker.with(recordings, function(folder)
-      local mean = assert(maker.metric(folder, "avg_comm_bandwidth_GBps"))
-      assert.near(40, mean.without_waiting_GBps, 1e-9)
-      assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
-    end)
+    local mean = maker.computed(recordings, "avg_comm_bandwidth_GBps")
+    assert.near(40, mean.without_waiting_GBps, 1e-9)
+    assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
     local alone = table_of({ recordings[1] })[1]
     assert.equal(require("ett.json").null, alone.algbw_without_waiting_GBps)
   end)
@@ -157,23 +153,17 @@ describe("point-to-point", function()
 
   it("is paired by source and destination", function()
     for _, how in ipairs{ "args", "ranges", "peer" } do
-      maker.with(stages(how), function(folder)
-        local lag = assert(maker.metric(folder, "straggler_lag"))
-        assert.equal(2, lag.groups)
-        assert.equal(16, lag.num_collectives)
-        assert.equal(30, lag.max_lag_us)
-        assert.equal(16 * 20, lag.sum_transfer_us)
-        assert.equal(0, lag.negative_transfer)
-      end)
+      local lag = maker.computed(stages(how), "straggler_lag")
+      assert.equal(2, lag.groups)
+      assert.equal(16, lag.num_collectives)
+      assert.equal(30, lag.max_lag_us)
+      assert.equal(16 * 20, lag.sum_transfer_us)
+      assert.equal(0, lag.negative_transfer)
     end
   end)
 
   it("is not matched if the trace does not name the peers, without a warning on clocks", function()
-    maker.with(stages("none"), function(folder)
-      local result, reason = maker.metric(folder, "straggler_lag")
-      assert.is_nil(result)
-      assert.matches("does not name source and destination", reason)
-    end)
+    assert.matches("does not name source and destination", maker.reason(stages("none"), "straggler_lag"))
   end)
 end)
 

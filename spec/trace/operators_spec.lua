@@ -210,10 +210,8 @@ describe("ett.trace.operators", function()
         ["Input type"] = '["c10::BFloat16", "c10::BFloat16"]' } })
       r:kernel("gemm", 120, microseconds, { launch = { ts = 102, dur = 2 } })
       local found
-      maker.with({ r }, function(folder)
-        local cluster = require("ett.profile.cluster").get "dgx_h100"
-        found = assert(maker.metric(folder, "operator_table", { cluster = cluster })).note
-      end)
+      local cluster = require("ett.profile.cluster").get "dgx_h100"
+      found = maker.computed({ r }, "operator_table", { cluster = cluster }).note
       return found
     end
     assert.is_nil(note(200)) -- 0.69 of 989.5 TFLOP/s, 0.15 of 3.35 TB/s
@@ -224,19 +222,17 @@ describe("ett.trace.operators", function()
   it("counts FLOPs and bytes of a product by hand", function()
     local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 1, seq = 32, batch = 2, vocab = 512,
       forward_only = true }
-    maker.with({ gpt:recording { rank = 0 } }, function(folder)
-      local cluster = require("ett.profile.cluster").get "dgx_h100"
-      local result = assert(maker.metric(folder, "operator_table", { top = 50, cluster = cluster }))
-      for _, row in ipairs(result.operators) do
-        if row.shape == "64x192x64" then
-          assert.near(row.tflops_per_s / 989.5, row.of_peak_flops, 1e-9)
-          assert.near(row.gb_per_s / 3350, row.of_peak_bandwidth, 1e-9)
-          assert.near(2 * 64 * 192 * 64 / 10e-6 / 1e12, row.tflops_per_s, 1e-9)
-          assert.near(2 * (64 * 64 + 64 * 192 + 64 * 192) / 10e-6 / 1e9, row.gb_per_s, 1e-6)
-          return
-        end
+    local cluster = require("ett.profile.cluster").get "dgx_h100"
+    local result = maker.computed({ gpt:recording { rank = 0 } }, "operator_table", { top = 50, cluster = cluster })
+    for _, row in ipairs(result.operators) do
+      if row.shape == "64x192x64" then
+        assert.near(row.tflops_per_s / 989.5, row.of_peak_flops, 1e-9)
+        assert.near(row.gb_per_s / 3350, row.of_peak_bandwidth, 1e-9)
+        assert.near(2 * 64 * 192 * 64 / 10e-6 / 1e12, row.tflops_per_s, 1e-9)
+        assert.near(2 * (64 * 64 + 64 * 192 + 64 * 192) / 10e-6 / 1e9, row.gb_per_s, 1e-6)
+        return
       end
-      error "no row of the product"
-    end)
+    end
+    error "no row of the product"
   end)
 end)

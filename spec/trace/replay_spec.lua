@@ -444,11 +444,9 @@ describe("exposed_causes", function()
         stream = 9, args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float",
           ["Group size"] = 2, ["Process Group Name"] = "dp", ["Process Group Description"] = "dp" } })
     end
-    maker.with(recordings, function(folder)
-      local result = assert(maker.metric(folder, "exposed_causes"))
-      assert.near(0.002, result.waiting_ms, 1e-9)
-      assert.equal("0 % of the exposed communication is waiting for late ranks, 100 % transfer", result.headline)
-    end)
+    local result = maker.computed(recordings, "exposed_causes")
+    assert.near(0.002, result.waiting_ms, 1e-9)
+    assert.equal("0 % of the exposed communication is waiting for late ranks, 100 % transfer", result.headline)
     for _, recording in ipairs(recordings) do recording.events[1].args["Group size"] = 4 end
     maker.with(recordings, function(folder)
       assert.matches("transfer; 2 of 4 ranks of a group are not in the trace: waiting for them counts as transfer$",
@@ -477,18 +475,16 @@ describe("exposed_causes", function()
       reduce("dp", 11, 300, 340) -- alone
       recordings[rank + 1] = r
     end
-    maker.with(recordings, function(folder)
-      local result = assert(maker.metric(folder, "exposed_causes"))
-      assert.near(2 * 0.190 - 0.020, result.exposed_ms, 1e-9)
-      assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
-      assert.near(0, result.unexplained_ms, 1e-9)
-      local by_group = {}
-      for _, row in ipairs(result.collectives) do by_group[row.group] = row end
-      assert.same({ 2, 4 }, { by_group.tp.count, by_group.dp.count })
-      assert.near(0.020, by_group.tp.waiting_ms, 1e-9)
-      assert.near(2 * (0.030 + 0.025), by_group.tp.transfer_ms, 1e-9)
-      assert.near(2 * (0.025 + 0.050 + 0.040), by_group.dp.transfer_ms, 1e-9)
-    end)
+    local result = maker.computed(recordings, "exposed_causes")
+    assert.near(2 * 0.190 - 0.020, result.exposed_ms, 1e-9)
+    assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
+    assert.near(0, result.unexplained_ms, 1e-9)
+    local by_group = {}
+    for _, row in ipairs(result.collectives) do by_group[row.group] = row end
+    assert.same({ 2, 4 }, { by_group.tp.count, by_group.dp.count })
+    assert.near(0.020, by_group.tp.waiting_ms, 1e-9)
+    assert.near(2 * (0.030 + 0.025), by_group.tp.transfer_ms, 1e-9)
+    assert.near(2 * (0.025 + 0.050 + 0.040), by_group.dp.transfer_ms, 1e-9)
   end)
 end)
 
@@ -497,16 +493,14 @@ describe("collective_list", function()
     local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
       return rank == 1 and name == "flash_attention" and 1000 or 0
     end }
-    maker.with(recordings, function(folder)
-      local result = assert(maker.metric(folder, "collective_list"))
-      assert.equal(6, result.count)
-      for _, row in ipairs(result.collectives) do
-        assert.near(40, row.transfer_us, 1e-6)
-        assert.near(row.longest_us, row.transfer_us + row.skew_us, 1e-6)
-        assert.near(2 * 64 * 32 * 2 / 40e-6 / 1e9, row.algbw_GBps, 1e-9)
-      end
-      assert.equal("1", result.collectives[1].last_rank)
-      assert.is_true(result.collectives[1].skew_us > 500)
-    end)
+    local result = maker.computed(recordings, "collective_list")
+    assert.equal(6, result.count)
+    for _, row in ipairs(result.collectives) do
+      assert.near(40, row.transfer_us, 1e-6)
+      assert.near(row.longest_us, row.transfer_us + row.skew_us, 1e-6)
+      assert.near(2 * 64 * 32 * 2 / 40e-6 / 1e9, row.algbw_GBps, 1e-9)
+    end
+    assert.equal("1", result.collectives[1].last_rank)
+    assert.is_true(result.collectives[1].skew_us > 500)
   end)
 end)
