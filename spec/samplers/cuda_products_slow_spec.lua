@@ -1,15 +1,15 @@
 --- What products and attention compute, against formulas in double precision; gradients against finite differences of
---- those. Only a device, or its stand-in, has cuBLASLt and cuDNN; attention in fp32 is ett's own and runs anywhere.
+--- those.
 local cuda_results = require "cuda_results"
 local find = require "ett.base.find"
 local operator = require "ett.operator"
 
-if not require("needs").gpu(cuda_results.missing, "CUDA products and attention", _ENV) then return end
+if not require("needs").gpu(cuda_results.missing(), "CUDA products and attention", _ENV) then return end
 
+local backend = find.load("samplers", "cuda")
 local gradient, map = cuda_results.gradient, cuda_results.map
 
 describe("CUDA products and attention", function()
-  -- What cuBLASLt and cuDNN compute: only a device has them.
   local function near(wanted, got, tolerance, what)
     assert.equal(#wanted, #got)
     for i = 1, #wanted do
@@ -18,17 +18,11 @@ describe("CUDA products and attention", function()
       end
     end
   end
-  local function device_only(name, precision, check_it)
-    it(("%s in %s are right"):format(name, precision), function()
-      if not cuda_results.on_device then pending "no CUDA device: cuBLASLt and cuDNN compute nothing here" return end
-      check_it(find.load("samplers", "cuda"))
-    end)
-  end
 
   -- The stand-in computes no fp16: its conversions are instructions of a GPU.
   for precision, tolerance in pairs { fp32 = 1e-4, bf16 = 2e-2, fp8 = 2e-2,
     fp16 = not os.getenv "ETT_GPU_EXECUTE" and 2e-3 or nil } do
-    device_only("products of every orientation", precision, function(backend)
+    it("products of every orientation in " .. precision .. " are right", function()
       local m, cols, depth, batch = 16, 32, 48, 2
       for _, turned in ipairs { { false, false }, { false, true }, { true, false }, { true, true } } do
         local trans_a, trans_b = turned[1], turned[2]
@@ -106,16 +100,15 @@ describe("CUDA products and attention", function()
   end
 
   -- fp32: kernels of ett's own (lua/ett/operator/attention.lua); bf16: cuDNN.
-  local function attention_right(s, name, precision, tolerance, add)
-    if precision == "fp32" then cuda_results.expect(operator.get "flash_attention", s, "forward") end
-    add(name .. ", forward,", precision, function(backend)
-      local ran = cuda_results.run(backend, operator.get "flash_attention", s, "forward", nil, precision)
+  local function attention_right(s, name, precision, tolerance)
+    local op = operator.get "flash_attention"
+    it(("%s, forward, in %s are right"):format(name, precision), function()
+      local ran = cuda_results.run(backend, op, s, "forward", nil, precision)
       local out, stats = attend(s, ran.before)
       near(out, ran.after[4], tolerance, "out")
       near(stats, ran.after[5], tolerance / 10, "stats")
     end)
-    add(name .. ", backward,", precision, function(backend)
-      local op = operator.get "flash_attention"
+    it(("%s, backward, in %s are right"):format(name, precision), function()
       -- Its output and statistics must belong to q, k and v: run once to learn these, then again with them.
       local first = cuda_results.run(backend, op, s, "backward", nil, precision)
       local out, stats = attend(s, first.before)
@@ -133,20 +126,15 @@ describe("CUDA products and attention", function()
       near(gradient(v, dout, loss_of(3)), ran.after[9], 2 * tolerance, "dv")
     end)
   end
-  local function anywhere(name, precision, check_it)
-    it(("%s in %s are right"):format(name, precision), function()
-      check_it(find.load("samplers", "cuda"))
-    end)
-  end
   for _, masked in ipairs { 0, 1 } do
     local s = { batch = 2, heads = 4, kv_heads = 2, seq_q = 6, seq_k = 6, head_dim = 8, causal = masked }
     local name = masked == 1 and "causal attention" or "attention"
-    attention_right(s, name, "fp32", 1e-4, anywhere)
-    attention_right(s, name, "bf16", 1e-2, device_only)
+    attention_right(s, name, "fp32", 1e-4)
+    attention_right(s, name, "bf16", 1e-2)
   end
   -- More keys than a block has threads, fewer than a whole tile at the end, more dimensions than threads.
   attention_right({ batch = 1, heads = 1, kv_heads = 1, seq_q = 2, seq_k = 260, head_dim = 2, causal = 0 },
-    "attention over several tiles", "fp32", 1e-4, anywhere)
+    "attention over several tiles", "fp32", 1e-4)
   attention_right({ batch = 1, heads = 2, kv_heads = 1, seq_q = 4, seq_k = 4, head_dim = 40, causal = 1 },
-    "causal attention of wide heads", "fp32", 1e-4, anywhere)
+    "causal attention of wide heads", "fp32", 1e-4)
 end)

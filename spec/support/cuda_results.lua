@@ -1,28 +1,69 @@
---- Shared by the specs of CUDA results: the place where kernels run, and gradients by finite differences.
-local cuda_on_device = require "cuda_on_device"
-local cuda_on_host = require "cuda_on_host"
-local find = require "ett.base.find"
-
+--- Runs an operator's kernels on a GPU or the stand-in, and returns every tensor before and after; gradients by finite
+--- differences.
 local cuda_results = {}
 
---- Whether there is a device or the stand-in.
-cuda_results.on_device = cuda_on_device.available()
-
-local runner = cuda_results.on_device and cuda_on_device or cuda_on_host
-
---- Runs a pass there (see spec/support/cuda_on_host.lua).
-cuda_results.run = runner.run
-
---- Registers a pass, so that all are compiled together.
-function cuda_results.expect(op, s, pass)
-  if not cuda_results.on_device and not cuda_results.missing then
-    cuda_on_host.expect(find.load("samplers", "cuda"), op, s, pass)
-  end
+--- The reason why nothing can run, or nil.
+function cuda_results.missing()
+  local ok, cuda = pcall(require, "ett.cuda")
+  if not ok then return "the CUDA back end is not built here: no toolkit headers" end
+  if (cuda.available() or 0) > 0 then return nil end
+  return "no CUDA device here; gpu_results_slow_spec.lua runs this file on the stand-in"
 end
 
---- The reason why nothing can run, or nil.
-cuda_results.missing = not pcall(require, "ett.cuda") and "the CUDA back end is not built here: no toolkit headers"
-  or not runner.available() and "no C++ compiler on this machine" or nil
+--- Deterministic values in about [-1, 1], different for every tensor.
+local function values_of(spec, tensor, count)
+  local values, state = {}, 12345 + 7919 * tensor
+  for i = 1, count do
+    state = (state * 1103515245 + 12345) % 2 ^ 31 // 1 | 0
+    local u = state / 2 ^ 31
+    if spec.fill == "zero" then values[i] = 0
+    elseif spec.fill == "index" then values[i] = math.floor(u * spec.high)
+    elseif spec.fill == "uniform" then values[i] = 0.25 + 0.75 * u
+    else values[i] = 2 * u - 1 end
+  end
+  return values
+end
+
+---@param set table<integer, number[]>? values instead of the generated ones, by tensor number
+---@param precision string? default fp32
+---@return { before: number[][], after: number[][] }
+function cuda_results.run(backend, op, s, pass, set, precision)
+  local device <close> = assert(require("ett.cuda").open(0))
+  precision = precision or "fp32"
+  local work <close> = assert(device:work(precision == "fp8" and "bf16" or precision))
+  local tensors = {}
+  local sink = {}
+  function sink.tensor(_, spec)
+    local number, err = work:tensor(spec)
+    if not number then return nil, err end
+    local count = 1
+    for _, dimension in ipairs(spec) do count = count * dimension end
+    tensors[#tensors + 1] = { spec = spec, number = number, count = count }
+    return number
+  end
+  function sink.kernel(_, launch) return work:kernel(launch) end
+  function sink.gemm(_, g) return work:gemm(g) end
+  function sink.attention(_, a) return work:attention(a) end
+  backend.record(sink, op, s, pass, precision)
+  local result = { before = {}, after = {} }
+  for i, tensor in ipairs(tensors) do
+    local dtype = tensor.spec.dtype
+    if dtype ~= "fp8" and dtype ~= "fp16" then
+      assert(work:write(tensor.number, set and set[i] or values_of(tensor.spec, i, tensor.count)))
+    end
+    result.before[i] = assert(work:read(tensor.number))
+    -- Masks are bytes, not numbers.
+    if dtype == "fp8" and precision ~= "fp8" then for j in ipairs(result.before[i]) do result.before[i][j] = 0 end end
+  end
+  assert(work:ready { graph = false })
+  for i, tensor in ipairs(tensors) do
+    result.after[i] = assert(work:read(tensor.number))
+    if tensor.spec.dtype == "fp8" and precision ~= "fp8" then -- 1/512 is the byte 1
+      for j, value in ipairs(result.after[i]) do result.after[i][j] = value * 512 end
+    end
+  end
+  return result
+end
 
 function cuda_results.map(n, f)
   local list = {}

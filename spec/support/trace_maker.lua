@@ -64,10 +64,13 @@ end
 --- A new folder, and the function that removes it.
 maker.folder, maker.remove = command.folder, command.remove
 
---- Writes recordings (one per rank) to a new folder, calls fn with it, then removes it.
+--- Writes recordings (a list with one per rank, or by the names of their files) to a new folder, calls fn with it, then
+--- removes it.
 function maker.with(recordings, fn)
   folders.within(function(folder)
-    for i, recording in ipairs(recordings) do recording:write(("%s/trace_%d.json"):format(folder, i - 1)) end
+    for key, recording in pairs(recordings) do
+      recording:write(folder .. "/" .. (type(key) == "string" and key or ("trace_%d.json"):format(key - 1)))
+    end
     fn(folder)
   end)
 end
@@ -106,11 +109,14 @@ function maker.reason(recordings, name, options)
   return reason.message or reason
 end
 
---- A view of recordings, without their folder: nothing can be read beside them.
-function maker.view(recordings, options)
-  local view
-  maker.with(recordings, function(folder) view = assert(require("ett.trace.view").open(folder, options or {})) end)
-  return view
+local function opened(module, recordings, options)
+  local out
+  maker.with(recordings, function(folder) out = assert(require(module).open(folder, options or {})) end)
+  return out
 end
+
+--- The trace of recordings, and a view of them, without their folder: nothing can be read beside them.
+function maker.trace(...) return opened("ett.trace", ...) end
+function maker.view(...) return opened("ett.trace.view", ...) end
 
 return maker

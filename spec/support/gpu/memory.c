@@ -4,7 +4,15 @@
 
 #include "driver.h"
 
-enum { GUARD_BYTES = 4096 };
+enum { GUARD_BYTES = 4096, GUARD = 77 };
+
+/* The bytes behind an allocation, which no kernel may write. */
+static void check_guard(const allocation *a) {
+  const unsigned char *memory = (const unsigned char *)a->address;
+  for (size_t i = a->bytes; i < a->mapped; i++)
+    if (memory[i] != GUARD)
+      ett_stand_in_abort("an allocation of %zu bytes was written past its end", a->bytes);
+}
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes) {
   ENTER("cuMemAlloc");
@@ -25,6 +33,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr *address, size_t bytes) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     return CUDA_ERROR_OUT_OF_MEMORY;
+  memset(memory + bytes, GUARD, mapped - bytes);
   allocation *a = &s->allocations[s->allocation_count++];
   a->address = (CUdeviceptr)memory;
   a->bytes = bytes;
@@ -44,6 +53,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   for (int i = 0; i < s->allocation_count; i++)
     if (s->allocations[i].address == address) {
+      check_guard(&s->allocations[i]);
       munmap((void *)address, s->allocations[i].mapped);
       s->used -= s->allocations[i].bytes;
       s->allocations[i] = s->allocations[--s->allocation_count];

@@ -84,11 +84,12 @@ static void load_computed(CUmodule module, const char *image) {
     return;
   snprintf(base, sizeof base - 4, "%.990s/%016llx", folder,
            ett_stand_in_cubin_hash(image));
-  snprintf(command, sizeof command,
-           "[ -e %s.so ] || g++ -std=c++17 -O1 -w -shared -nostdlib -fPIC -o %s.so.$$ "
-           "%s.cpp && "
-           "{ [ -e %s.so ] || mv %s.so.$$ %s.so; }",
-           base, base, base, base, base, base);
+  snprintf(
+      command, sizeof command,
+      "[ -e %s.so ] || g++ -std=c++17 -O1 -w -fsanitize=undefined "
+      "-fsanitize-undefined-trap-on-error -shared -nostdlib -fPIC -o %s.so.$$ %s.cpp && "
+      "{ [ -e %s.so ] || mv %s.so.$$ %s.so; }",
+      base, base, base, base, base, base);
   if (system(command) != 0)
     ett_stand_in_abort("a kernel does not compile for the host: %s.cpp", base);
   strcat(base, ".so");
