@@ -45,12 +45,13 @@ end
 
 local function open(folder) return assert(require("ett.trace.view").open(folder, { args = against.args })) end
 
-local function compare(list, given, fn)
-  maker.with(list, function(folder)
-    local view <close> = open(folder)
-    local what = subject.of(view, given)
-    fn(against.compare(view, what), what, view)
-  end)
+local function view_of(list) return maker.view(list, { args = against.args }) end
+
+local function compare(list, given)
+  local view <close> = view_of(list)
+  local what = subject.of(view, given)
+  local result = against.compare(view, what)
+  return result, what
 end
 
 --- The table of an operator file, for changes; by default the kernel's shape is the operator's.
@@ -68,17 +69,16 @@ describe("ett.loop.against", function()
   it("measures every operator in both passes beside its prediction", function()
     local list, seconds = recordings(2, function(name, pass) return name == "linear_up" and pass == "forward"
       and 2 or 1 end)
-    compare(list, { cluster = "dgx_h100", plan = { stack = "plain" } }, function(result)
-      for _, name in ipairs { "linear_qkv", "flash_attention", "linear_proj", "layer_norm", "gelu", "linear_down" } do
-        for _, pass in ipairs { "forward", "backward" } do
-          local row = assert(row_of(result, name, pass), name .. " " .. pass)
-          assert.near(seconds[pass][name], row.measured_seconds, 2e-9)
-        end
+    local result = compare(list, { cluster = "dgx_h100", plan = { stack = "plain" } })
+    for _, name in ipairs { "linear_qkv", "flash_attention", "linear_proj", "layer_norm", "gelu", "linear_down" } do
+      for _, pass in ipairs { "forward", "backward" } do
+        local row = assert(row_of(result, name, pass), name .. " " .. pass)
+        assert.near(seconds[pass][name], row.measured_seconds, 2e-9)
       end
-      assert.near(2 * seconds.forward.linear_up, row_of(result, "linear_up", "forward").measured_seconds, 2e-9)
-      assert.equal("plain", result.stack)
-      assert.equal(2 * 2 * size.layers, row_of(result, "residual_add", "forward").count)
-    end)
+    end
+    assert.near(2 * seconds.forward.linear_up, row_of(result, "linear_up", "forward").measured_seconds, 2e-9)
+    assert.equal("plain", result.stack)
+    assert.equal(2 * 2 * size.layers, row_of(result, "residual_add", "forward").count)
   end)
 
   it("recognises operators by declared fields, not by names", function()
@@ -131,75 +131,68 @@ describe("ett.loop.against", function()
 
   it("splits the difference into parts that add up to it", function()
     local list = recordings(2, function() return 1.25 end)
-    compare(list, { cluster = "dgx_h100" }, function(result)
-      local sum = 0.0
-      for _, part in pairs(result.split.residual) do sum = sum + part end
-      assert.near(result.split.measured_seconds - result.split.predicted_seconds, sum, 1e-9)
-      assert.is_true(result.split.residual.kernel_seconds > 0)
-      assert.equal(1, #result.collectives)
-      assert.near(62.5e-6, result.collectives[1].measured_seconds, 1e-9)
-      assert.equal(2, result.collectives[1].group_size)
-      assert.equal("tp", result.collectives[1].group)
-    end)
+    local result = compare(list, { cluster = "dgx_h100" })
+    local sum = 0.0
+    for _, part in pairs(result.split.residual) do sum = sum + part end
+    assert.near(result.split.measured_seconds - result.split.predicted_seconds, sum, 1e-9)
+    assert.is_true(result.split.residual.kernel_seconds > 0)
+    assert.equal(1, #result.collectives)
+    assert.near(62.5e-6, result.collectives[1].measured_seconds, 1e-9)
+    assert.equal(2, result.collectives[1].group_size)
+    assert.equal("tp", result.collectives[1].group)
   end)
 
   it("is printed with the plan, every operator, the parts and the fit of the stack", function()
-    compare(recordings(2), { cluster = "dgx_h100", plan = { stack = "plain" } }, function(result, what)
-      local text = table.concat(report.against(result, what), "\n")
-      assert.matches("^against gpt[^\n]* on dgx_h100: ", text)
-      assert.matches("\nlinear_up +forward ", text)
-      assert.matches("\nall_reduce %(tp%) ", text)
-      assert.matches(" ms  waiting for late ranks\n", text)
-      assert.matches("\nstack plain, [^\n]*: %d+ of " .. result.compared .. " operators within 10 %%, mean error ",
-        text)
-      for _, note in ipairs(result.notes) do assert.is_truthy(text:find("\nnote: " .. note, 1, true)) end
-      local search = text:match "training step: ett ([^\n]+)$"
-      assert.matches("^search %-%-model gpt %-%-cluster dgx_h100 %-%-devices 2 %-%-global%-batch 4 %-%-seq 1024 "
-        .. "dtype=bf16 stack=plain .* hidden=2048 ", search)
-      assert.matches("^gpt: [^\n]*layouts", (require("command").ett(".", search)))
-    end)
+    local result, what = compare(recordings(2), { cluster = "dgx_h100", plan = { stack = "plain" } })
+    local text = table.concat(report.against(result, what), "\n")
+    assert.matches("^against gpt[^\n]* on dgx_h100: ", text)
+    assert.matches("\nlinear_up +forward ", text)
+    assert.matches("\nall_reduce %(tp%) ", text)
+    assert.matches(" ms  waiting for late ranks\n", text)
+    assert.matches("\nstack plain, [^\n]*: %d+ of " .. result.compared .. " operators within 10 %%, mean error ",
+      text)
+    for _, note in ipairs(result.notes) do assert.is_truthy(text:find("\nnote: " .. note, 1, true)) end
+    local search = text:match "training step: ett ([^\n]+)$"
+    assert.matches("^search %-%-model gpt %-%-cluster dgx_h100 %-%-devices 2 %-%-global%-batch 4 %-%-seq 1024 "
+      .. "dtype=bf16 stack=plain .* hidden=2048 ", search)
+    assert.matches("^gpt: [^\n]*layouts", (require("command").ett(".", search)))
   end)
 
   it("names the stack of processors for no GPU: its times are those of plain", function()
-    compare(recordings(2), { cluster = "dgx_h100" }, function(result)
-      local place = {}
-      for i, each in ipairs(result.stacks) do place[each.stack .. each.rate] = i end
-      for _, each in ipairs(result.stacks) do
-        assert.is_true(place["plain" .. each.rate] < place["cpu" .. each.rate])
-      end
-    end)
+    local result = compare(recordings(2), { cluster = "dgx_h100" })
+    local place = {}
+    for i, each in ipairs(result.stacks) do place[each.stack .. each.rate] = i end
+    for _, each in ipairs(result.stacks) do
+      assert.is_true(place["plain" .. each.rate] < place["cpu" .. each.rate])
+    end
   end)
 
   it("finds the rate and the stack that the kernels ran at", function()
     local list = recordings(1)
-    compare(list, { cluster = "dgx_h100" }, function(result)
-      -- Of the stacks with plain's kernels, plain counts.
-      local best = result.stacks[1]
-      assert.is_true(best.error < 1e-3, best.stack .. " " .. best.error)
-      assert.equal("sustained", best.rate)
-    end)
+    local result = compare(list, { cluster = "dgx_h100" })
+    -- Of the stacks with plain's kernels, plain counts.
+    local best = result.stacks[1]
+    assert.is_true(best.error < 1e-3, best.stack .. " " .. best.error)
+    assert.equal("sustained", best.rate)
   end)
 
   it("reports an attention kernel different from the model's", function()
     local list = recordings(1)
-    compare(list, { cluster = "dgx_h100", hyper = { attention = "unfused" } }, function(result)
-      assert.matches("attention=unfused was given, but the trace shows flash", result.notes[1])
-      assert.matches("the trace ran attention 'flash', the model has 'unfused'", result.notes[2])
-      assert.is_nil(row_of(result, "flash_attention", "forward"))
-    end)
+    local result = compare(list, { cluster = "dgx_h100", hyper = { attention = "unfused" } })
+    assert.matches("attention=unfused was given, but the trace shows flash", result.notes[1])
+    assert.matches("the trace ran attention 'flash', the model has 'unfused'", result.notes[2])
+    assert.is_nil(row_of(result, "flash_attention", "forward"))
   end)
 
   it("reports given fields that contradict the trace", function()
-    compare(recordings(2), { cluster = "dgx_h100", plan = { tp = 1 } }, function(result)
-      assert.matches("tp=1 was given, but the trace shows 2 %(certain", result.notes[1])
-    end)
+    local result = compare(recordings(2), { cluster = "dgx_h100", plan = { tp = 1 } })
+    assert.matches("tp=1 was given, but the trace shows 2 %(certain", result.notes[1])
   end)
 
   it("does not compare products that the trace did not run, and says when nothing matches", function()
     local list = recordings(1)
-    compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 4096 } }, function(result)
-      for _, row in ipairs(result.operators) do assert.is_not.equal("linear_up", row.name) end
-    end)
+    local result = compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 4096 } })
+    for _, row in ipairs(result.operators) do assert.is_not.equal("linear_up", row.name) end
   end)
 
   it("compares operators that ran on the host by their own durations", function()
@@ -208,25 +201,23 @@ describe("ett.loop.against", function()
       local category = list[1].events[i].cat
       if category == "kernel" or category == "cuda_runtime" then table.remove(list[1].events, i) end
     end
-    compare(list, { cluster = "dgx_h100" }, function(result)
-      assert.near(6e-6, row_of(result, "linear_up", "forward").measured_seconds, 1e-12) -- a host row lasts 6 us
-      assert.same({}, result.collectives)
-      assert.is_nil(result.split)
-    end)
+    local result = compare(list, { cluster = "dgx_h100" })
+    assert.near(6e-6, row_of(result, "linear_up", "forward").measured_seconds, 1e-12) -- a host row lasts 6 us
+    assert.same({}, result.collectives)
+    assert.is_nil(result.split)
   end)
 
   it("keeps the lookups of words and of positions apart", function()
     local list = recordings(1, function(name) return name == "positions" and 1.5 or 1 end, { max_positions = 2048 })
-    compare(list, { cluster = "dgx_h100" }, function(result, what)
-      assert.equal(2048, what.model.hyper.max_positions)
-      local words, positions
-      for _, row in ipairs(result.operators) do
-        if row.name == "embedding" and row.pass == "forward" then words, positions = positions or row, row end
-      end
-      assert.equal(1, words.count)
-      assert.near(75e-6, positions.measured_seconds, 1e-9)
-      assert.near(1, words.ratio, 1e-3)
-    end)
+    local result, what = compare(list, { cluster = "dgx_h100" })
+    assert.equal(2048, what.model.hyper.max_positions)
+    local words, positions
+    for _, row in ipairs(result.operators) do
+      if row.name == "embedding" and row.pass == "forward" then words, positions = positions or row, row end
+    end
+    assert.equal(1, words.count)
+    assert.near(75e-6, positions.measured_seconds, 1e-9)
+    assert.near(1, words.ratio, 1e-3)
   end)
 
   it("does not predict kernels that Triton wrote from another cluster's samples of others", function()
@@ -237,10 +228,9 @@ describe("ett.loop.against", function()
       local seconds
       local list = recordings(1, nil, { type = "c10::Half", times_of = times.perlmutter:for_stack "plain",
         kernel = function(op, pass) return op == "gelu" and name or op .. "_" .. pass end })
-      compare(list, { cluster = "dgx_a100", plan = { stack = "plain" } }, function(result)
-        assert.equal("perlmutter", result.rate)
-        seconds = row_of(result, "gelu", "forward").predicted_seconds
-      end)
+      local result = compare(list, { cluster = "dgx_a100", plan = { stack = "plain" } })
+      assert.equal("perlmutter", result.rate)
+      seconds = row_of(result, "gelu", "forward").predicted_seconds
       return seconds
     end
     local shape = { tokens = size.batch * size.seq, width = 4 * size.hidden }
@@ -257,19 +247,18 @@ describe("ett.loop.against", function()
     local list, seconds = recordings(1)
     list[2] = recordings(1, function(name) return name == "gelu" and 3 or 1 end)[1]
     list[2].rank, list[1].world, list[2].world = 1, 2, 2
-    compare(list, { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } }, function(result)
-      local first, second = table.unpack(result.stages)
-      assert.same({ 1, 2, 2 }, { first.stage, second.stage, #result.stages })
-      local sum = 0.0
-      for _, row in ipairs(result.operators) do
-        if row.predicted_seconds then sum = sum + row.total_seconds end
-      end
-      assert.near(sum, first.measured_seconds + second.measured_seconds, 1e-9)
-      assert.near(2 * size.layers * (seconds.forward.gelu + seconds.backward.gelu),
-        second.measured_seconds - first.measured_seconds, 1e-6)
-      assert.equal(first.predicted_seconds, second.predicted_seconds)
-      assert.equal(first.predicted_seconds / first.measured_seconds, first.ratio)
-    end)
+    local result = compare(list, { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } })
+    local first, second = table.unpack(result.stages)
+    assert.same({ 1, 2, 2 }, { first.stage, second.stage, #result.stages })
+    local sum = 0.0
+    for _, row in ipairs(result.operators) do
+      if row.predicted_seconds then sum = sum + row.total_seconds end
+    end
+    assert.near(sum, first.measured_seconds + second.measured_seconds, 1e-9)
+    assert.near(2 * size.layers * (seconds.forward.gelu + seconds.backward.gelu),
+      second.measured_seconds - first.measured_seconds, 1e-6)
+    assert.equal(first.predicted_seconds, second.predicted_seconds)
+    assert.equal(first.predicted_seconds / first.measured_seconds, first.ratio)
   end)
 
   it("prints stages and operators without a ratio: none matched, or kernels of no length", function()
@@ -278,16 +267,14 @@ describe("ett.loop.against", function()
     list[2]:kernel("gemm", 100, 10, { launch = { ts = 90, dur = 5 } })
     list[1].world = 2
     local given = { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } }
-    compare(list, given, function(result, what)
-      assert.is_nil(result.stages[2].ratio)
-      assert.matches("\n +2 +operators +0 +0 +0\n", table.concat(report.against(result, what), "\n"))
-    end)
+    local result, what = compare(list, given)
+    assert.is_nil(result.stages[2].ratio)
+    assert.matches("\n +2 +operators +0 +0 +0\n", table.concat(report.against(result, what), "\n"))
     for _, event in ipairs(list[1].events) do if event.cat == "kernel" then event.dur = 0 end end
-    compare({ list[1] }, given, function(result, what)
-      local row = row_of(result, "linear_up", "forward")
-      assert.same({ nil, 0.0 }, { row.ratio, row.share })
-      assert.matches("\nlinear_up +forward ", table.concat(report.against(result, what), "\n"))
-    end)
+    result, what = compare({ list[1] }, given)
+    local row = row_of(result, "linear_up", "forward")
+    assert.same({ nil, 0.0 }, { row.ratio, row.share })
+    assert.matches("\nlinear_up +forward ", table.concat(report.against(result, what), "\n"))
   end)
 
   it("compares units of per-micro-batch timings by stage", function()
@@ -338,41 +325,35 @@ describe("ett.loop.against", function()
       document.deviceProperties = { { id = 0, name = "NVIDIA A100-SXM4-80GB" } }
       return document
     end
-    maker.with(list, function(folder)
-      local view <close> = open(folder)
-      local what = subject_of(view, "gpt2")
-      assert.equal("the trace was recorded on 'NVIDIAA100-SXM4-80GB', dgx_h100 has 'H100-SXM-80GB'",
-        table.remove(what.notes))
-      assert.same({ "gpt2", 12, 768 }, { what.model.name, what.model.hyper.layers, what.model.hyper.hidden })
-      local notes = table.concat(what.notes, "\n")
-      assert.matches("gpt2 has hidden=768, but the trace shows 2048 (certain: ", notes, 1, true)
-      local sizes = { layers = 4, hidden = 2048, heads = 16, vocab = 32768 }
-      assert.equal(1, #subject_of(view, "gpt2", sizes).notes)
-      assert.equal(1, #subject_of(view, path).notes)
-      local changed = subject_of(view, path, { layers = 3 })
-      assert.same({ 3, "given" }, { changed.model.hyper.layers, changed.used.layers })
-      assert.has_error(function() subject_of(view, "gpt22") end)
-    end)
+    local view <close> = view_of(list)
+    local what = subject_of(view, "gpt2")
+    assert.equal("the trace was recorded on 'NVIDIAA100-SXM4-80GB', dgx_h100 has 'H100-SXM-80GB'",
+      table.remove(what.notes))
+    assert.same({ "gpt2", 12, 768 }, { what.model.name, what.model.hyper.layers, what.model.hyper.hidden })
+    local notes = table.concat(what.notes, "\n")
+    assert.matches("gpt2 has hidden=768, but the trace shows 2048 (certain: ", notes, 1, true)
+    local sizes = { layers = 4, hidden = 2048, heads = 16, vocab = 32768 }
+    assert.equal(1, #subject_of(view, "gpt2", sizes).notes)
+    assert.equal(1, #subject_of(view, path).notes)
+    local changed = subject_of(view, path, { layers = 3 })
+    assert.same({ 3, "given" }, { changed.model.hyper.layers, changed.used.layers })
+    assert.has_error(function() subject_of(view, "gpt22") end)
     os.remove(path)
   end)
 
   it("names inputs that the trace lacks", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)
-    maker.with({ r }, function(folder)
-      local view <close> = open(folder)
-      local why = raised(subject.of, view, { cluster = "dgx_h100" })
-      assert.matches("does not show the model's layers=, hidden=, heads=, vocab=", why)
-    end)
+    local view <close> = view_of({ r })
+    local why = raised(subject.of, view, { cluster = "dgx_h100" })
+    assert.matches("does not show the model's layers=, hidden=, heads=, vocab=", why)
   end)
 end)
 
 describe("ett.loop.layout", function()
   local function read(list, fn)
-    maker.with(list, function(folder)
-      local view <close> = open(folder)
-      fn(layout.read(view))
-    end)
+    local view <close> = view_of(list)
+    fn(layout.read(view))
   end
 
   it("reads the plan of random models, and is certain of nothing wrong", function()
@@ -668,9 +649,7 @@ return op]])
     local r = maker.new { rank = 0 }
     r:host("cpu_op", "_C::fused_add_rms_norm", 100, 10, { args = { ["Input Dims"] = "[[32,64],[32,64],[64]]" } })
     r:kernel("norm", 120, 3, { launch = { ts = 102, dur = 2 } })
-    maker.with({ r }, function(folder)
-      local view <close> = open(folder)
-      assert.equal("rms_norm", layout.read(view).norm.value)
-    end)
+    local view <close> = view_of({ r })
+    assert.equal("rms_norm", layout.read(view).norm.value)
   end)
 end)

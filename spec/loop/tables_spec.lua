@@ -18,32 +18,30 @@ local function rows_of(text)
   return rows
 end
 
-local function gathered(recordings, fn, options)
+local function gathered(recordings, options)
+  local into, by_name = tables.new(), {}
   maker.with(recordings, function(folder)
-    local into = tables.new()
-    options = options or {}
-    options.device = options.device or "NVIDIAH100"
-    tables.gather(into, folder, options)
-    local by_name = {}
-    for _, each in ipairs(tables.list(into)) do by_name[each.name] = each.text end
-    fn(by_name)
+    tables.gather(into, folder, merged({ device = "NVIDIAH100" }, options or {}))
   end)
+  for _, each in ipairs(tables.list(into)) do by_name[each.name] = each.text end
+  return by_name
 end
+
+local eight = { cluster = { gpus_per_node = 8 } }
 
 describe("ett.loop.tables", function()
   it("writes one row a shape with the middle of each pass", function()
     local model = gpt { times = function(name, pass, layer)
       return (name == "linear_up" and 40 + layer or 10) * (pass == "backward" and 2 or 1)
     end }
-    gathered({ model:recording { rank = 0 } }, function(found)
-      assert.same({ "512,1536,512,10,20", "512,2048,512,42,84", "512,512,512,10,20", "512,8192,512,10,20",
-        "2048,512,512,10,20" }, (function(list)
-          table.sort(list, function(a, b) return #a < #b or #a == #b and a < b end)
-          table.sort(list)
-          return { list[2], list[3], list[4], list[5], list[1] }
-        end)(rows_of(found["NVIDIAH100_linear_up_bf16.csv"])))
-      assert.equal(1, #rows_of(found["NVIDIAH100_layer_norm_bf16.csv"]))
-    end)
+    local found = gathered({ model:recording { rank = 0 } })
+    assert.same({ "512,1536,512,10,20", "512,2048,512,42,84", "512,512,512,10,20", "512,8192,512,10,20",
+      "2048,512,512,10,20" }, (function(list)
+        table.sort(list, function(a, b) return #a < #b or #a == #b and a < b end)
+        table.sort(list)
+        return { list[2], list[3], list[4], list[5], list[1] }
+      end)(rows_of(found["NVIDIAH100_linear_up_bf16.csv"])))
+    assert.equal(1, #rows_of(found["NVIDIAH100_layer_norm_bf16.csv"]))
   end)
 
   it("keeps forward-only shapes apart, and joins traces", function()
@@ -97,10 +95,8 @@ describe("ett.loop.tables", function()
       assert(at <= starts[i])
       return starts[i] + 30
     end }
-    gathered({ first, second }, function(found)
-      local text = assert(found["NVIDIAH100_all_reduce_bf16_1_2.csv"])
-      assert.same({ ("%d,30"):format(size.hidden * size.seq * size.batch) }, rows_of(text))
-    end, { cluster = { gpus_per_node = 8 } })
+    local text = assert(gathered({ first, second }, eight)["NVIDIAH100_all_reduce_bf16_1_2.csv"])
+    assert.same({ ("%d,30"):format(size.hidden * size.seq * size.batch) }, rows_of(text))
   end)
 
   it("writes the collectives of a trace without shapes; without collectives the trace is refused", function()
@@ -108,40 +104,35 @@ describe("ett.loop.tables", function()
     for _, r in ipairs(recordings) do
       for _, event in ipairs(r.events) do event.args["Input Dims"] = nil end
     end
-    gathered(recordings, function(found)
-      local names = {}
-      for name in pairs(found) do names[#names + 1] = name end
-      assert.same({ "NVIDIAH100_all_reduce_bf16_1_2.csv" }, names)
-    end, { cluster = { gpus_per_node = 8 } })
-    assert.has_error(function() gathered({ recordings[1] }, function() end) end,
+    assert.same({ "NVIDIAH100_all_reduce_bf16_1_2.csv" }, require("ett.base.schema").keys(gathered(recordings, eight)))
+    assert.has_error(function() gathered { recordings[1] } end,
       "needs operators with shapes on the host; record with record_shapes=True, and a PyTorch with Kineto")
   end)
 
   it("gives recorded shapes their time, and scales the device's tables for others", function()
     local model = gpt { times = function(_, pass) return pass == "backward" and 50 or 25 end }
-    gathered({ model:recording { rank = 0 } }, function(found)
-      local folder = maker.folder()
-      for name, text in pairs(found) do
-        require("ett.base.folder").write(folder .. "/" .. name:gsub("/", "_"), text)
-      end
-      local subject = require "ett.loop.subject"
-      local cluster = subject.with_samples(require("ett.profile.cluster").get "dgx_h100", folder)
-      local profile = require("ett.profile.of_cluster").open(cluster)
-      local shape = { tokens = 512, in_features = 512, out_features = 2048 }
-      local exact = profile:operator("linear_up", shape, "bf16", "forward")
-      assert.near(25e-6, exact.seconds, 2.5e-7)
-      assert.equal("measured", exact.provenance)
-      assert.near(50e-6, profile:operator("linear_up", shape, "bf16", "backward").seconds, 5e-7)
-      local other = profile:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 4096 }, "bf16",
-        "forward")
-      assert.equal("calibrated", other.provenance)
-      -- Times that were not recorded come from the tables of the device.
-      local plain = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
-      local missing = { tokens = 512, width = 2048 }
-      assert.equal(plain:operator("swiglu", missing, "bf16", "forward").seconds,
-        profile:operator("swiglu", missing, "bf16", "forward").seconds)
-      maker.remove(folder)
-    end)
+    local found = gathered({ model:recording { rank = 0 } })
+    local folder = maker.folder()
+    for name, text in pairs(found) do
+      require("ett.base.folder").write(folder .. "/" .. name:gsub("/", "_"), text)
+    end
+    local subject = require "ett.loop.subject"
+    local cluster = subject.with_samples(require("ett.profile.cluster").get "dgx_h100", folder)
+    local profile = require("ett.profile.of_cluster").open(cluster)
+    local shape = { tokens = 512, in_features = 512, out_features = 2048 }
+    local exact = profile:operator("linear_up", shape, "bf16", "forward")
+    assert.near(25e-6, exact.seconds, 2.5e-7)
+    assert.equal("measured", exact.provenance)
+    assert.near(50e-6, profile:operator("linear_up", shape, "bf16", "backward").seconds, 5e-7)
+    local other = profile:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 4096 }, "bf16",
+      "forward")
+    assert.equal("calibrated", other.provenance)
+    -- Times that were not recorded come from the tables of the device.
+    local plain = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
+    local missing = { tokens = 512, width = 2048 }
+    assert.equal(plain:operator("swiglu", missing, "bf16", "forward").seconds,
+      profile:operator("swiglu", missing, "bf16", "forward").seconds)
+    maker.remove(folder)
   end)
 end)
 

@@ -151,30 +151,26 @@ describe("the metric files", function()
   it("convert numbers of ticks, and nothing else", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)
-    maker.with({ r }, function(folder)
-      local view <close> = assert(require("ett.trace.view").open(folder))
-      local busy = view:lanes()[1]:busy()
-      assert.equal(10.0, view:us(busy:measure()))
-      for _, name in ipairs { "s", "ms", "us" } do
-        assert.matches("^view:s, :ms and :us take a number of ticks, got ", raised(view[name], view, busy))
-      end
-    end)
+    local view <close> = maker.view({ r })
+    local busy = view:lanes()[1]:busy()
+    assert.equal(10.0, view:us(busy:measure()))
+    for _, name in ipairs { "s", "ms", "us" } do
+      assert.matches("^view:s, :ms and :us take a number of ticks, got ", raised(view[name], view, busy))
+    end
   end)
 
   it("must return a number for each device, or nil", function()
     local r = maker.new { rank = 0, world = 1 }
     r:kernel("gemm", 100, 100)
-    maker.with({ r }, function(folder)
-      local view = require("ett.trace.view").open(folder)
-      for value, wanted in pairs { text = "got 'text'", [{}] = "got a table",
-        [1 / 0] = "got inf" } do
-        local metric = require("ett.trace.totals").metric { name = "mine", unit = "us",
-          value = function() return value end }
-        assert.matches("_spec.lua:%d+: 'value' must return a finite number, or nil if it is unknown, " .. wanted,
-          raised(metrics.compute, metric, view))
-      end
-      view:close()
-    end)
+    local view = maker.view({ r })
+    for value, wanted in pairs { text = "got 'text'", [{}] = "got a table",
+      [1 / 0] = "got inf" } do
+      local metric = require("ett.trace.totals").metric { name = "mine", unit = "us",
+        value = function() return value end }
+      assert.matches("_spec.lua:%d+: 'value' must return a finite number, or nil if it is unknown, " .. wanted,
+        raised(metrics.compute, metric, view))
+    end
+    view:close()
   end)
 
   it("refuse a library of kernel names with an unknown field, or with a pattern that is none", function()

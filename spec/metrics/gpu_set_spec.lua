@@ -690,12 +690,10 @@ describe("the GPU metrics on a hand-made trace", function()
   it("the page of a trace without device rows counts no device", function()
     local r = maker.new{ rank = 0, world = 1 }
     r:host("cpu_op", "aten::mm", 10, 20)
-    maker.with({ r }, function(folder)
-      local view <close> = assert(require("ett.trace.view").open(folder, {}))
-      local page = require("ett.trace.html").page(view)
-      for _, rank in pairs(page.data.device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
-      assert.matches("gpu_span_us !== undefined", page:text(), 1, true)
-    end)
+    local view <close> = maker.view({ r })
+    local page = require("ett.trace.html").page(view)
+    for _, rank in pairs(page.data.device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
+    assert.matches("gpu_span_us !== undefined", page:text(), 1, true)
   end)
 end)
 

@@ -46,13 +46,11 @@ describe("damaged times", function()
     r:kernel("gemm", 100, 50):kernel("gemm", 200, 1.8e13):kernel("gemm", 300, 50):kernel("gemm", 400, 50)
     r.events[3].ts = json.null
     r.events[4].ts = nil
-    maker.with({ r }, function(folder)
-      local view <close> = assert(require("ett.trace.view").open(folder, {}))
-      assert.equal(50, metrics.compute(metrics.load("device_time"), view).ranks["0"].busy_us)
-      local counts = {}
-      for _, warning in ipairs(view.trace.warnings) do counts[warning.code] = warning.count end
-      assert.same({ long_dur = 1, no_ts = 2 }, counts)
-    end)
+    local view <close> = maker.view({ r })
+    assert.equal(50, metrics.compute(metrics.load("device_time"), view).ranks["0"].busy_us)
+    local counts = {}
+    for _, warning in ipairs(view.trace.warnings) do counts[warning.code] = warning.count end
+    assert.same({ long_dur = 1, no_ts = 2 }, counts)
   end)
 
   it("of complete events without a duration count as 0 and are named", function()
@@ -61,13 +59,11 @@ describe("damaged times", function()
     r.events[2].dur = nil
     r.events[3].dur = json.null
     r:add{ ph = "i", cat = "cpu_instant_event", name = "[memory]", pid = 100, tid = 1, ts = 500 } -- has none
-    maker.with({ r }, function(folder)
-      local view <close> = assert(require("ett.trace.view").open(folder, {}))
-      local found = metrics.compute(metrics.load("device_time"), view).ranks["0"]
-      assert.same({ 150, 450, 5 }, { found.busy_us, found.gpu_span_us, found.kernels })
-      local counts = {}
-      for _, warning in ipairs(view.trace.warnings) do counts[warning.code] = warning.count end
-      assert.same({ no_dur = 2 }, counts)
-    end)
+    local view <close> = maker.view({ r })
+    local found = metrics.compute(metrics.load("device_time"), view).ranks["0"]
+    assert.same({ 150, 450, 5 }, { found.busy_us, found.gpu_span_us, found.kernels })
+    local counts = {}
+    for _, warning in ipairs(view.trace.warnings) do counts[warning.code] = warning.count end
+    assert.same({ no_dur = 2 }, counts)
   end)
 end)

@@ -18,88 +18,86 @@ end
 describe("ett.bulk", function()
   for seed = 1, 6 do
     it("equals a loop over all rows, trace " .. seed, function()
-      maker.with({ recording(seed) }, function(folder)
-        local t <close> = assert(require("ett.trace").open(folder, { args = { "blocks per SM" } }))
-        local rows = t:events{ class = "kernel" }:sort("ts")
-        local calls = rows:match(t:events{ class = "runtime" }, "correlation")
-        local own = stats.columns(rows, { "ts", "dur", "end", "blocks per SM" })
-        local call = stats.columns(calls, { "ts", "dur" })
-        local delays, points, short, call_sum = {}, {}, 0, 0
+      local t <close> = maker.trace({ recording(seed) }, { args = { "blocks per SM" } })
+      local rows = t:events{ class = "kernel" }:sort("ts")
+      local calls = rows:match(t:events{ class = "runtime" }, "correlation")
+      local own = stats.columns(rows, { "ts", "dur", "end", "blocks per SM" })
+      local call = stats.columns(calls, { "ts", "dur" })
+      local delays, points, short, call_sum = {}, {}, 0, 0
+      for i = 1, #rows do
+        if call.ts[i] then
+          delays[#delays + 1] = own.ts[i] - call.ts[i]
+          points[#points + 1] = { call.ts[i], own["end"][i] }
+          if own.dur[i] < call.dur[i] then short = short + 1 end
+          call_sum = call_sum + call.dur[i]
+        end
+      end
+      local sorted = stats.sorted(delays)
+      local found = bulk.launches(rows, calls)
+      assert.equal(#delays, found.launched)
+      assert.equal(short, found.short_rows)
+      assert.equal(stats.sum(delays), found.delay_sum)
+      assert.equal(call_sum, found.call_sum)
+      assert.equal(stats.percentile(sorted, 0.5), found.delay_p50)
+      assert.equal(stats.percentile(sorted, 0.95), found.delay_p95)
+      assert.equal(sorted[#sorted], found.delay_max)
+      -- The mean queue is the rows' waiting time over the whole time.
+      local from, to, waiting, most = math.huge, -math.huge, 0, 0
+      for _, p in ipairs(points) do
+        local stop = math.max(p[1], p[2]) -- a row that ends before its call starts counts nowhere
+        from, to, waiting = math.min(from, p[1]), math.max(to, stop), waiting + stop - p[1]
+        local depth = 0
+        for _, q in ipairs(points) do
+          if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end
+        end
+        most = math.max(most, depth)
+      end
+      assert.near(waiting / (to - from), found.queue_mean, 1e-9)
+      assert.equal(most, found.queue_most)
+      -- Idle: of each gap, the first row that starts at its end.
+      local gaps, causes = rows:intervals():gaps(), { host = 0, device = 0, unknown = 0 }
+      for _, a, b in gaps:iter() do
+        local start, launch
         for i = 1, #rows do
-          if call.ts[i] then
-            delays[#delays + 1] = own.ts[i] - call.ts[i]
-            points[#points + 1] = { call.ts[i], own["end"][i] }
-            if own.dur[i] < call.dur[i] then short = short + 1 end
-            call_sum = call_sum + call.dur[i]
+          if own.ts[i] >= b and own.ts[i] <= (start or own.ts[i]) then
+            start = own.ts[i]
+            if call.ts[i] then launch = math.min(launch or call.ts[i], call.ts[i]) end
           end
         end
-        local sorted = stats.sorted(delays)
-        local found = bulk.launches(rows, calls)
-        assert.equal(#delays, found.launched)
-        assert.equal(short, found.short_rows)
-        assert.equal(stats.sum(delays), found.delay_sum)
-        assert.equal(call_sum, found.call_sum)
-        assert.equal(stats.percentile(sorted, 0.5), found.delay_p50)
-        assert.equal(stats.percentile(sorted, 0.95), found.delay_p95)
-        assert.equal(sorted[#sorted], found.delay_max)
-        -- The mean queue is the rows' waiting time over the whole time.
-        local from, to, waiting, most = math.huge, -math.huge, 0, 0
-        for _, p in ipairs(points) do
-          local stop = math.max(p[1], p[2]) -- a row that ends before its call starts counts nowhere
-          from, to, waiting = math.min(from, p[1]), math.max(to, stop), waiting + stop - p[1]
-          local depth = 0
-          for _, q in ipairs(points) do
-            if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end
-          end
-          most = math.max(most, depth)
+        local cause = not launch and "unknown" or launch >= a and "host" or "device"
+        causes[cause] = causes[cause] + b - a
+      end
+      assert.same({ causes.host, causes.device, causes.unknown }, { bulk.idle(rows, calls, gaps) })
+      local cuts, covered = { from + 100000, to - 100000 }, 0
+      for i = 1, #rows do
+        for _, at in ipairs{ own.ts[i], own["end"][i] } do
+          if at > cuts[1] and at < cuts[2] then cuts[#cuts + 1] = at end
         end
-        assert.near(waiting / (to - from), found.queue_mean, 1e-9)
-        assert.equal(most, found.queue_most)
-        -- Idle: of each gap, the first row that starts at its end.
-        local gaps, causes = rows:intervals():gaps(), { host = 0, device = 0, unknown = 0 }
-        for _, a, b in gaps:iter() do
-          local start, launch
-          for i = 1, #rows do
-            if own.ts[i] >= b and own.ts[i] <= (start or own.ts[i]) then
-              start = own.ts[i]
-              if call.ts[i] then launch = math.min(launch or call.ts[i], call.ts[i]) end
-            end
-          end
-          local cause = not launch and "unknown" or launch >= a and "host" or "device"
-          causes[cause] = causes[cause] + b - a
-        end
-        assert.same({ causes.host, causes.device, causes.unknown }, { bulk.idle(rows, calls, gaps) })
-        local cuts, covered = { from + 100000, to - 100000 }, 0
+      end
+      local low, high = cuts[1], cuts[2]
+      table.sort(cuts)
+      for k = 1, #cuts - 1 do
+        local sum = 0
         for i = 1, #rows do
-          for _, at in ipairs{ own.ts[i], own["end"][i] } do
-            if at > cuts[1] and at < cuts[2] then cuts[#cuts + 1] = at end
+          local runs = own.ts[i] <= cuts[k] and cuts[k] < own["end"][i]
+          sum = sum + (runs and math.min(1, own["blocks per SM"][i] or 0) or 0)
+        end
+        covered = covered + math.min(1, sum) * (cuts[k + 1] - cuts[k])
+      end
+      assert.near(covered, bulk.covered(rows, "blocks per SM", 1, low, high), 1e-3)
+      for _, order in ipairs{ "ts", "dur" } do
+        local weighted, ticks, picked = 0, 0, rows:sort(order)
+        local columns = stats.columns(picked, { "dur", "blocks per SM" })
+        for i = 1, #picked do
+          local value = columns["blocks per SM"][i]
+          if value then
+            weighted, ticks = weighted + math.min(1, value) * columns.dur[i], ticks + columns.dur[i]
           end
         end
-        local low, high = cuts[1], cuts[2]
-        table.sort(cuts)
-        for k = 1, #cuts - 1 do
-          local sum = 0
-          for i = 1, #rows do
-            local runs = own.ts[i] <= cuts[k] and cuts[k] < own["end"][i]
-            sum = sum + (runs and math.min(1, own["blocks per SM"][i] or 0) or 0)
-          end
-          covered = covered + math.min(1, sum) * (cuts[k + 1] - cuts[k])
-        end
-        assert.near(covered, bulk.covered(rows, "blocks per SM", 1, low, high), 1e-3)
-        for _, order in ipairs{ "ts", "dur" } do
-          local weighted, ticks, picked = 0, 0, rows:sort(order)
-          local columns = stats.columns(picked, { "dur", "blocks per SM" })
-          for i = 1, #picked do
-            local value = columns["blocks per SM"][i]
-            if value then
-              weighted, ticks = weighted + math.min(1, value) * columns.dur[i], ticks + columns.dur[i]
-            end
-          end
-          local w, d = bulk.weighted(picked, "blocks per SM", 1)
-          assert.near(weighted, w, 1e-6)
-          assert.equal(ticks, d)
-        end
-      end)
+        local w, d = bulk.weighted(picked, "blocks per SM", 1)
+        assert.near(weighted, w, 1e-6)
+        assert.equal(ticks, d)
+      end
     end)
   end
 
@@ -123,10 +121,8 @@ describe("many names and many rows", function()
     for i, name in ipairs(names) do
       r:kernel(name, 10 * i, 1 + i % 7, { args = { dtype = i % 3 > 0 and "Float" or nil, ["Group size"] = i % 2 } })
     end
-    maker.with({ r }, function(folder)
-      local t <close> = assert(require("ett.trace").open(folder, { args = { "dtype", "Group size" } }))
-      fn(t)
-    end)
+    local t <close> = maker.trace({ r }, { args = { "dtype", "Group size" } })
+    fn(t)
   end
 
   it("the words of the libraries leave no name of communication out", function()

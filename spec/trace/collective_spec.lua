@@ -1,13 +1,12 @@
 -- Bytes and group sizes of collectives, by arithmetic. Times in microseconds.
 local maker = require "trace_maker"
+local near = require "near"
 
 local gather = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 local reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
 local function table_of(recordings, options)
-  local rows
-  rows = maker.computed(recordings, "collective_table", options).collectives
-  return rows
+  return maker.computed(recordings, "collective_table", options).collectives
 end
 
 --- One all-gather of 632 us whose operator has the dims given.
@@ -25,9 +24,8 @@ describe("group size of a collective", function()
     local dims = { { 65536, 384 }, { 8192, 384 }, {}, {} }
     for _, range in ipairs{ {}, { ["Input Dims"] = { { 8192, 384 } }, ["Input type"] = { "float" } } } do
       local row = table_of({ all_gather(dims, range) })[1]
-      assert.equal(8, row.group_size)
-      assert.equal(65536 * 384 * 4, row.bytes)
-      assert.near(65536 * 384 * 4 / 632e-6 / 1e9, row.algbw_GBps, 1e-9)
+      local bytes = 65536 * 384 * 4
+      near({ group_size = 8, bytes = bytes, algbw_GBps = bytes / 632e-6 / 1e9 }, row)
     end
   end)
 
@@ -46,9 +44,7 @@ describe("group size of a collective", function()
       ["Input type"] = { "float" } } })
     r:kernel(reduce, 100, 10, { launch = { ts = 30, dur = 5 } })
     local row = table_of({ r })[1]
-    assert.equal(null, row.group_size)
-    assert.equal(null, row.busbw_GBps)
-    assert.equal(4000, row.bytes)
+    near({ group_size = null, busbw_GBps = null, bytes = 4000 }, row)
   end)
 
   it("is that of the ranks listed, or of distributedInfo's process groups", function()
@@ -103,11 +99,9 @@ describe("bandwidth of a collective", function()
     end
     -- Durations 900 and 600, and 100 twice; transfers 100 and 100.
     local recordings = { rank(0, { 100, 1900 }), rank(1, { 900, 1400 }) }
-    local row = table_of(recordings)[1]
-    assert.near(4 * 4e6 / 1.7e-3 / 1e9, row.algbw_GBps, 1e-9)
-    assert.near(4e6 / 100e-6 / 1e9, row.algbw_without_waiting_GBps, 1e-9)
-    assert.near(row.algbw_without_waiting_GBps, row.busbw_without_waiting_GBps, 1e-9)
-    assert.equal(100, row.transfer_p50_us)
+    local GBps = 4e6 / 100e-6 / 1e9
+    near({ algbw_GBps = 4 * 4e6 / 1.7e-3 / 1e9, algbw_without_waiting_GBps = GBps, busbw_without_waiting_GBps = GBps,
+      transfer_p50_us = 100 }, table_of(recordings)[1])
     local mean = maker.computed(recordings, "avg_comm_bandwidth_GBps")
     assert.near(40, mean.without_waiting_GBps, 1e-9)
     assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
@@ -154,11 +148,7 @@ describe("point-to-point", function()
   it("is paired by source and destination", function()
     for _, how in ipairs{ "args", "ranges", "peer" } do
       local lag = maker.computed(stages(how), "straggler_lag")
-      assert.equal(2, lag.groups)
-      assert.equal(16, lag.num_collectives)
-      assert.equal(30, lag.max_lag_us)
-      assert.equal(16 * 20, lag.sum_transfer_us)
-      assert.equal(0, lag.negative_transfer)
+      near({ groups = 2, num_collectives = 16, max_lag_us = 30, sum_transfer_us = 16 * 20, negative_transfer = 0 }, lag)
     end
   end)
 
@@ -179,35 +169,33 @@ describe("collectives of many sizes", function()
           ["Out msg nelems"] = 16 * i, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
       end
     end
-    maker.with(ranks, function(folder)
-      local exposed, metrics = require "ett.trace.exposed", require "ett.trace.metrics"
-      local args = require("ett.trace.collective").args
-      local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
-      local lane = view:lanes()[1]
-      local quick = exposed.causes(view)
-      local calls = assert(metrics.compute(metrics.load "coll_call_num", view))
-      assert.same({ all_gather = 40, all_reduce = 80 }, calls.calls_by_type)
-      assert.is_nil(lane.cache.collectives)
-      assert.equal(2, #lane:kinds().sorts)
-      local whole = exposed.causes(view, true)
-      assert.equal(60, #lane:collectives().sorts)
-      assert.equal(16 * 60 * 4, lane:collectives().sorts[60].bytes)
-      for _, name in ipairs{ "headline", "whole", "wait", "transfer", "ranks", "waiting" } do
-        assert.same(whole[name], quick[name])
-      end
-      assert.is_true(quick.wait > 0 and quick.transfer > 0)
-      -- The page has those that took the longest.
-      local html, totals = require "ett.trace.html", {}
-      local most <const> = html.most_collectives
-      html.most_collectives = 10
-      finally(function() html.most_collectives = most end)
-      local rows = assert(metrics.compute(metrics.load "collective_table", view)).collectives
-      for i, row in ipairs(rows) do totals[i] = row.total_ms end
-      table.sort(totals, function(a, b) return a > b end)
-      local shown = html.page(view).data.collective_table.collectives
-      assert.same({ 60, 10 }, { #rows, #shown })
-      for i, row in ipairs(shown) do assert.equal(totals[i], row.total_ms) end
-    end)
+    local exposed, metrics = require "ett.trace.exposed", require "ett.trace.metrics"
+    local args = require("ett.trace.collective").args
+    local view <close> = maker.view(ranks, { args = args })
+    local lane = view:lanes()[1]
+    local quick = exposed.causes(view)
+    local calls = assert(metrics.compute(metrics.load "coll_call_num", view))
+    assert.same({ all_gather = 40, all_reduce = 80 }, calls.calls_by_type)
+    assert.is_nil(lane.cache.collectives)
+    assert.equal(2, #lane:kinds().sorts)
+    local whole = exposed.causes(view, true)
+    assert.equal(60, #lane:collectives().sorts)
+    assert.equal(16 * 60 * 4, lane:collectives().sorts[60].bytes)
+    for _, name in ipairs{ "headline", "whole", "wait", "transfer", "ranks", "waiting" } do
+      assert.same(whole[name], quick[name])
+    end
+    assert.is_true(quick.wait > 0 and quick.transfer > 0)
+    -- The page has those that took the longest.
+    local html, totals = require "ett.trace.html", {}
+    local most <const> = html.most_collectives
+    html.most_collectives = 10
+    finally(function() html.most_collectives = most end)
+    local rows = assert(metrics.compute(metrics.load "collective_table", view)).collectives
+    for i, row in ipairs(rows) do totals[i] = row.total_ms end
+    table.sort(totals, function(a, b) return a > b end)
+    local shown = html.page(view).data.collective_table.collectives
+    assert.same({ 60, 10 }, { #rows, #shown })
+    for i, row in ipairs(shown) do assert.equal(totals[i], row.total_ms) end
   end)
 end)
 
@@ -219,15 +207,13 @@ describe("collectives of many shapes on the host", function()
         ["Input type"] = { "c10::Half" } } })
       r:kernel(reduce, 1000 * i + 100, 10, { launch = { ts = 1000 * i + 5, dur = 5 } })
     end
-    maker.with({ r }, function(folder)
-      local args = require("ett.trace.collective").args
-      local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
-      local lane = view:lanes()[1]
-      assert.equal(1, #lane:kinds().sorts)
-      local all = lane:collectives()
-      assert.equal(30, #all.sorts)
-      for i, each in ipairs(all) do assert.same({ "all_reduce", 2 * 10 * i * 2 }, { each.kind, each.bytes }) end
-    end)
+    local args = require("ett.trace.collective").args
+    local view <close> = maker.view({ r }, { args = args })
+    local lane = view:lanes()[1]
+    assert.equal(1, #lane:kinds().sorts)
+    local all = lane:collectives()
+    assert.equal(30, #all.sorts)
+    for i, each in ipairs(all) do assert.same({ "all_reduce", 2 * 10 * i * 2 }, { each.kind, each.bytes }) end
   end)
 end)
 
@@ -238,20 +224,18 @@ describe("collectives of a lane", function()
       r:kernel(i == 2 and gather or reduce, 100 * i, 10 + i, { args = { ["Collective name"] = i == 2 and
         "allgather" or "allreduce", ["In msg nelems"] = 1000 * i, dtype = "Float", ["Group size"] = 2 } })
     end
-    maker.with({ r }, function(folder)
-      local view = require("ett.trace.view").open(folder, { args = require("ett.trace.collective").args })
-      local lane, seen = view:lanes()[1], {}
-      local all, dimensions = lane:collectives(), lane:dimensions()
-      for i, each in ipairs(all) do
-        seen[i] = ("%s %d %g %g"):format(each.kind, each.bytes, view:us(each.ts), view:us(each.dur))
-        assert.equal(each.ts + each.dur, each.stop)
-        assert.equal(each.kind, dimensions[i].each.kind)
-      end
-      assert.same({ "all_reduce 4000 0 11", "all_gather 16000 100 12", "all_reduce 12000 200 13" }, seen)
-      assert.equal(3, #all)
-      assert.is_nil(all[0])
-      assert.is_nil(all[4])
-      assert.is_nil(all.no_such_field)
-    end)
+    local view = maker.view({ r }, { args = require("ett.trace.collective").args })
+    local lane, seen = view:lanes()[1], {}
+    local all, dimensions = lane:collectives(), lane:dimensions()
+    for i, each in ipairs(all) do
+      seen[i] = ("%s %d %g %g"):format(each.kind, each.bytes, view:us(each.ts), view:us(each.dur))
+      assert.equal(each.ts + each.dur, each.stop)
+      assert.equal(each.kind, dimensions[i].each.kind)
+    end
+    assert.same({ "all_reduce 4000 0 11", "all_gather 16000 100 12", "all_reduce 12000 200 13" }, seen)
+    assert.equal(3, #all)
+    assert.is_nil(all[0])
+    assert.is_nil(all[4])
+    assert.is_nil(all.no_such_field)
   end)
 end)

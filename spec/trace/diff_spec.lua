@@ -1,6 +1,7 @@
 --- What differs between two traces small enough to do the sums by hand. Times in microseconds.
 local diff = require "ett.trace.diff"
 local maker = require "trace_maker"
+local near = require "near"
 
 local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 
@@ -16,16 +17,9 @@ local function recording(rank, factor, twice)
 end
 
 local function compare(first, second, options)
-  local result
-  maker.with(first, function(a)
-    maker.with(second, function(b)
-      local view = require("ett.trace.view")
-      local x <close> = assert(view.open(a, {}))
-      local y <close> = assert(view.open(b, {}))
-      result = diff.compare(x, y, options)
-    end)
-  end)
-  return result
+  local x <close> = maker.view(first)
+  local y <close> = maker.view(second)
+  return diff.compare(x, y, options)
 end
 
 local function named(list)
@@ -33,8 +27,6 @@ local function named(list)
   for _, row in ipairs(list) do out[row.name] = row end
   return out
 end
-
-local function near(want, got) assert.is_true(math.abs(want - got) < 1e-9, ("want %s, got %s"):format(want, got)) end
 
 describe("ett.trace.diff", function()
   it("sums each kernel, collective and copy by name, a mean over devices", function()
@@ -45,22 +37,13 @@ describe("ett.trace.diff", function()
     local rows = named(result.kernels)
     for name, want in pairs { gemm = { 1, 1.5, 0.2, 0.45 }, [nccl] = { 1, 1, 0.04, 0.08 },
       ["Memcpy DtoH"] = { 1, 1, 0.05, 0.1 } } do
-      local row = rows[name]
-      near(want[1], row.first_count)
-      near(want[2], row.second_count)
-      near(want[3], row.first_ms)
-      near(want[4], row.second_ms)
-      near(want[4] - want[3], row.difference_ms)
-      assert.equal(name == nccl and "communication" or "other", row.kind)
+      near({ first_count = want[1], second_count = want[2], first_ms = want[3], second_ms = want[4],
+        difference_ms = want[4] - want[3], kind = name == nccl and "communication" or "other" }, rows[name])
     end
     assert.same({ "gemm", "Memcpy DtoH", nccl },
       { result.kernels[1].name, result.kernels[2].name, result.kernels[3].name })
-    local parts = named(result.parts)
-    near(0.2, parts.compute.first_ms)
-    near(0.45, parts.compute.second_ms)
-    near(0.08, parts.communication.second_ms)
-    near(0.1, parts.memory.second_ms)
-    near(2, parts.memory.ratio)
+    near({ compute = { first_ms = 0.2, second_ms = 0.45 }, communication = { second_ms = 0.08 },
+      memory = { second_ms = 0.1, ratio = 2 } }, named(result.parts))
   end)
 
   it("counts names that occur on one side only, and keeps the largest differences", function()
@@ -71,8 +54,7 @@ describe("ett.trace.diff", function()
     local result = compare({ recording(0, 1) }, { other }, { top = 2 })
     assert.same({ 4, 2, 1 }, { result.kernel_names, result.only_first, result.only_second })
     assert.same({ "Memcpy DtoH", nccl }, { result.kernels[1].name, result.kernels[2].name })
-    near(-0.05, result.kernels[1].difference_ms)
-    near(0, result.kernels[1].second_count)
+    near({ difference_ms = -0.05, second_count = 0 }, result.kernels[1])
   end)
 end)
 
@@ -98,19 +80,11 @@ describe("ett.trace.diff.operators", function()
       return trace_gpt.new { hidden = hidden, heads = 4, layers = 2, seq = 32, batch = 2, vocab = 512,
         times = function(name) return name == "gelu" and time or 10 end }:recording { rank = 0 }
     end
-    local rows
-    maker.with({ gpt(64, 10) }, function(a)
-      maker.with({ gpt(64, 35) }, function(b)
-        local view = require "ett.trace.view"
-        local args = { args = require("ett.trace.operators").args }
-        local x <close> = assert(view.open(a, args))
-        local y <close> = assert(view.open(b, args))
-        rows = diff.operators(x, y)
-      end)
-    end)
-    assert.equal("aten::gelu", rows[1].name)
-    assert.equal("64x256", rows[1].shape)
-    near(2 * 0.025, rows[1].difference_ms)
+    local args = { args = require("ett.trace.operators").args }
+    local x <close> = maker.view({ gpt(64, 10) }, args)
+    local y <close> = maker.view({ gpt(64, 35) }, args)
+    local rows = diff.operators(x, y)
+    near({ name = "aten::gelu", shape = "64x256", difference_ms = 2 * 0.025 }, rows[1])
     near(0, rows[3].difference_ms)
   end)
 end)

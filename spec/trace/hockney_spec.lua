@@ -72,16 +72,13 @@ describe("the Hockney fit", function()
         if event.args then event.args["Group size"], event.args["Process Group Ranks"] = nil, nil end
       end
     end
-    maker.with({ made[1] }, function(folder)
-      local hockney, view_module = require "ett.trace.hockney", require "ett.trace.view"
-      local metrics = require "ett.trace.metrics"
-      local read = { args = metrics.args { metrics.load "hockney_alpha_s" } }
-      local without <close> = assert(view_module.open(folder, read))
-      assert.is_false((pcall(hockney.fit, without, {})))
-      local view <close> = assert(view_module.open(folder, read))
-      assert.is_true(hockney.fit(view, { n_chips = 4 }).alpha_s > 0)
-      for _, each in ipairs(view:lanes()[1]:collectives().sorts) do assert.is_nil(each.group_size) end
-    end)
+    local hockney, metrics = require "ett.trace.hockney", require "ett.trace.metrics"
+    local read = { args = metrics.args { metrics.load "hockney_alpha_s" } }
+    local without <close> = maker.view({ made[1] }, read)
+    assert.is_false((pcall(hockney.fit, without, {})))
+    local view <close> = maker.view({ made[1] }, read)
+    assert.is_true(hockney.fit(view, { n_chips = 4 }).alpha_s > 0)
+    for _, each in ipairs(view:lanes()[1]:collectives().sorts) do assert.is_nil(each.group_size) end
   end)
 
   it("says that only one rank was recorded", function()

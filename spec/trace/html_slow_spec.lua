@@ -105,19 +105,17 @@ describe("the HTML page", function()
     local against = require "ett.loop.against"
     local gpt = require("trace_gpt").new { hidden = 256, heads = 4, layers = 2, seq = 64, batch = 2, vocab = 512,
       tp = 2 }
-    maker.with(gpt:recordings(), function(traces)
-      local view <close> = assert(trace_view.open(traces, { args = against.args }))
-      local result, lines = against.compare(view, require("ett.loop.subject").of(view, { cluster = "dgx_h100" }))
-      local found = check { { "against", require("ett.loop.page").new(view, result, lines):text(), {}, { { async =
-        [[const group = view.spec.groups.find(g => g.name === "measured and predicted, rank 1");
-          for (const lane of group.lanes) for (const p of lane.pieces) p.events || await (view.open(lane, p), p.asked);
-          const [a, b] = group.lanes.map(l => l.pieces[0].events);
-          return [group.lanes.map(l => [l.name, l.count]), [...a.start].join() === [...b.start].join(),
-            [...a.label].join() === [...b.label].join()];]] } } } }
-      local counts, same, labels = table.unpack(found[1][3])
-      assert.same({ { "measured", counts[2][2] }, { "predicted", counts[2][2] } }, counts)
-      assert.is_true(counts[1][2] > 20 and same and labels)
-    end)
+    local view <close> = maker.view(gpt:recordings(), { args = against.args })
+    local result, lines = against.compare(view, require("ett.loop.subject").of(view, { cluster = "dgx_h100" }))
+    local found = check { { "against", require("ett.loop.page").new(view, result, lines):text(), {}, { { async =
+      [[const group = view.spec.groups.find(g => g.name === "measured and predicted, rank 1");
+        for (const lane of group.lanes) for (const p of lane.pieces) p.events || await (view.open(lane, p), p.asked);
+        const [a, b] = group.lanes.map(l => l.pieces[0].events);
+        return [group.lanes.map(l => [l.name, l.count]), [...a.start].join() === [...b.start].join(),
+          [...a.label].join() === [...b.label].join()];]] } } } }
+    local counts, same, labels = table.unpack(found[1][3])
+    assert.same({ { "measured", counts[2][2] }, { "predicted", counts[2][2] } }, counts)
+    assert.is_true(counts[1][2] > 20 and same and labels)
   end)
 
   it("shows real traces", function()

@@ -5,10 +5,8 @@ local operators = require "ett.trace.operators"
 local trace_gpt = require "trace_gpt"
 
 local function with_runs(recordings, fn)
-  maker.with(recordings, function(folder)
-    local view <close> = assert(require("ett.trace.view").open(folder, { args = require("ett.loop.against").args }))
-    fn(operators.of_view(view), view)
-  end)
+  local view <close> = maker.view(recordings, { args = require("ett.loop.against").args })
+  fn(operators.of_view(view), view)
 end
 
 describe("ett.trace.operators.kinds", function()
@@ -192,15 +190,10 @@ describe("ett.trace.operators", function()
   it("names a trace without shapes", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)
-    local result, why = nil, nil
-    maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
-    assert.is_nil(result)
-    assert.matches("record_shapes=True", why)
+    assert.matches("record_shapes=True", maker.reason({ r }, "operator_table"))
     r:host("cpu_op", "aten::relu", 50, 10, { args = { ["Input Dims"] = "[[64, 16]]" } })
-    maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
-    assert.is_nil(result)
     assert.equal("needs operators with shapes on the host; ett knows none of those recorded (aten::mm …)",
-      why.message or why)
+      maker.reason({ r }, "operator_table"))
   end)
 
   it("notes shares of the peak above 1", function()
@@ -209,10 +202,8 @@ describe("ett.trace.operators", function()
       r:host("cpu_op", "aten::mm", 100, 10, { args = { ["Input Dims"] = "[[4096,4096],[4096,4096]]",
         ["Input type"] = '["c10::BFloat16", "c10::BFloat16"]' } })
       r:kernel("gemm", 120, microseconds, { launch = { ts = 102, dur = 2 } })
-      local found
       local cluster = require("ett.profile.cluster").get "dgx_h100"
-      found = maker.computed({ r }, "operator_table", { cluster = cluster }).note
-      return found
+      return maker.computed({ r }, "operator_table", { cluster = cluster }).note
     end
     assert.is_nil(note(200)) -- 0.69 of 989.5 TFLOP/s, 0.15 of 3.35 TB/s
     assert.matches("^more than the peak FLOP/s in 1 of the rows[^;]*$", note(100))

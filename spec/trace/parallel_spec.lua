@@ -54,10 +54,9 @@ describe("dimensions of a lane", function()
   local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
   local function calls(build, world)
-    local r, found = maker.new{ rank = 0, world = world or 8 }, nil
+    local r = maker.new{ rank = 0, world = world or 8 }
     build(r)
-    maker.with({ r }, function(folder) found = assert(maker.metric(folder, "traffic_distribution")).calls end)
-    return found
+    return maker.computed({ r }, "traffic_distribution").calls
   end
 
   --- Three all-reduces of a group; only the first has a range around its launch.

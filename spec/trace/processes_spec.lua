@@ -15,21 +15,10 @@ local function recording(rank, at, first_step)
   return r
 end
 
-local function write_all(folder, recordings)
-  for name, each in pairs(recordings) do each:write(folder .. "/" .. name) end
-end
-
-local function with(recordings, fn)
-  require("ett.base.folder").within(function(folder)
-    write_all(folder, recordings)
-    fn(folder)
-  end)
-end
-
 describe("several recordings of one rank", function()
   it("are windows: the time between them is neither span nor idle", function()
     for _, rank in ipairs{ 0, false } do -- with a rank in the file, and only by the file's name
-      with({ ["host_71.1700000000001.pt.trace.json"] = recording(rank or nil, 0, 1),
+      maker.with({ ["host_71.1700000000001.pt.trace.json"] = recording(rank or nil, 0, 1),
         ["host_71.1700000000002.pt.trace.json"] = recording(rank or nil, 90000, 3) }, function(folder)
         local ranks = assert(maker.metric(folder, "device_time")).ranks
         assert.same({ "0" }, require("ett.trace.stats").keys(ranks))
@@ -60,7 +49,7 @@ describe("several recordings of one rank", function()
           return out
         end
       end
-      with(recordings, function(folder)
+      maker.with(recordings, function(folder)
         local view <close> = assert(require("ett.trace.view").open(folder, {}))
         assert.equal(warned and 2 or 1, #view:processes())
         local list = view:warnings()
@@ -70,7 +59,7 @@ describe("several recordings of one rank", function()
   end)
 
   it("separate their steps if the step numbers restart", function()
-    with({ ["rank0.1.pt.trace.json"] = recording(0, 0, 1), ["rank0.2.pt.trace.json"] = recording(0, 90000, 1) },
+    maker.with({ ["rank0.1.pt.trace.json"] = recording(0, 0, 1), ["rank0.2.pt.trace.json"] = recording(0, 90000, 1) },
       function(folder)
         assert.equal(4, assert(maker.metric(folder, "iter_time")).num_iterations)
         local steps = assert(maker.metric(folder, "step_table"))
@@ -98,7 +87,7 @@ describe("several recordings of one rank", function()
         break
       end
     end
-    with(all, function(folder)
+    maker.with(all, function(folder)
       local lag = assert(maker.metric(folder, "straggler_lag", { tolerance_us = 10 }))
       assert.equal(5, lag.num_collectives)
       assert.equal(3, lag.groups)
@@ -121,7 +110,7 @@ describe("metrics of several recordings", function()
   end
 
   local function both(fn)
-    with({ ["rank0.1.pt.trace.json"] = one(0), ["rank0.2.pt.trace.json"] = one(90000) }, fn)
+    maker.with({ ["rank0.1.pt.trace.json"] = one(0), ["rank0.2.pt.trace.json"] = one(90000) }, fn)
   end
 
   it("leave out the time between them", function()
@@ -163,12 +152,10 @@ describe("a file merged from several ranks", function()
       end
     end
     for count, r in pairs{ [0] = one, [1] = merged } do
-      maker.with({ r }, function(folder)
-        local view <close> = assert(require("ett.trace.view").open(folder, {}))
-        local list = view:warnings()
-        assert.equal(count, #list)
-        if count > 0 then assert.matches("calls are of 2 processes, as in a file merged", list[1].message) end
-      end)
+      local view <close> = maker.view({ r })
+      local list = view:warnings()
+      assert.equal(count, #list)
+      if count > 0 then assert.matches("calls are of 2 processes, as in a file merged", list[1].message) end
     end
   end)
 end)
@@ -193,12 +180,10 @@ describe("a file whose times are not microseconds", function()
     for us, count in pairs { [40] = 0, [0.04] = 1 } do
       local r = maker.new { rank = 0 }
       for i = 1, 30 do r:kernel("gemm", 100 * i, us) end
-      maker.with({ r }, function(folder)
-        local view <close> = assert(require("ett.trace.view").open(folder, {}))
-        local list = view:warnings()
-        assert.equal(count, #list)
-        if count > 0 then assert.matches("^its 30 kernels take 0.04 us on average", list[1].message) end
-      end)
+      local view <close> = maker.view({ r })
+      local list = view:warnings()
+      assert.equal(count, #list)
+      if count > 0 then assert.matches("^its 30 kernels take 0.04 us on average", list[1].message) end
     end
   end)
 end)

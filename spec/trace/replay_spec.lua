@@ -6,28 +6,19 @@ local trace_gpt = require "trace_gpt"
 local args = require("ett.trace.metrics").load("critical_path").args
 local raised = require "raised"
 
-local function with_view(recordings, fn)
-  maker.with(recordings, function(folder)
-    local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
-    fn(view)
-  end)
-end
+local function view_of(recordings) return maker.view(recordings, { args = args }) end
 
 local function span_of(recordings)
-  local span
-  with_view(recordings, function(view) span = select(2, replay.recorded(replay.graph(view))) end)
-  return span
+  local view <close> = view_of(recordings)
+  return (select(2, replay.recorded(replay.graph(view))))
 end
 
 --- Span of a replay with changes.
 local function replayed(recordings, changes, options)
-  local span
-  with_view(recordings, function(view)
-    local g = replay.graph(view)
-    for _, text in ipairs(changes) do replay.change(g, view, text, options or {}) end
-    span = replay.run(g).span_ticks
-  end)
-  return span
+  local view <close> = view_of(recordings)
+  local g = replay.graph(view)
+  for _, text in ipairs(changes) do replay.change(g, view, text, options or {}) end
+  return replay.run(g).span_ticks
 end
 
 --- A model whose kernels take `compute` microseconds, attention four times and sums twice as many.
@@ -46,13 +37,12 @@ describe("a replay", function()
     math.randomseed(3)
     for _ = 1, 8 do
       local gpt = model { tp = 1 << math.random(0, 2), host = math.random(6, 30), compute = math.random(3, 40) }
-      with_view(gpt:recordings { late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end },
-        function(view)
-          local g = replay.graph(view)
-          local run = replay.run(g)
-          assert.equal(0, run.left_out)
-          for n, time in ipairs(run.time) do assert.equal(g.time[n], time) end
-        end)
+      local view <close> = view_of(gpt:recordings {
+        late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end })
+      local g = replay.graph(view)
+      local run = replay.run(g)
+      assert.equal(0, run.left_out)
+      for n, time in ipairs(run.time) do assert.equal(g.time[n], time) end
     end
   end)
 
@@ -64,11 +54,10 @@ describe("a replay", function()
       for i = 1, 3 do r:kernel("gemm", from + 100 * i, 50, { launch = { ts = from + 90 * i, dur = 5 } }) end
       recordings[rank + 1] = r
     end
-    with_view(recordings, function(view)
-      local g = replay.graph(view)
-      assert.equal(250000, select(2, replay.recorded(g)))
-      assert.equal(250000, replay.run(g).span_ticks)
-    end)
+    local view <close> = view_of(recordings)
+    local g = replay.graph(view)
+    assert.equal(250000, select(2, replay.recorded(g)))
+    assert.equal(250000, replay.run(g).span_ticks)
   end)
 
   it("with faster or slower kernels equals the run with such kernels, on the device and on the host", function()
@@ -121,17 +110,15 @@ describe("a replay", function()
   --- Replays a run without the lateness of rank 2, whose GELU is late by `late` us in these passes: spans of ranks.
   local function punctual(passes, late)
     local given = { tp = 4, host = 8, compute = 20 }
-    local wanted, spans = span_of(model(given):recordings()), nil
+    local wanted = span_of(model(given):recordings())
     local before = model(given):recordings { late = function(rank, name, _, pass)
       return rank == 2 and name == "gelu" and passes[pass] and late or 0
     end }
     assert.is_true(span_of(before) > 1.1 * wanted, span_of(before) / wanted)
-    with_view(before, function(view)
-      local g = replay.graph(view)
-      replay.change(g, view, "rank 2 not late", {})
-      spans = replay.run(g).spans
-    end)
-    return wanted, spans
+    local view <close> = view_of(before)
+    local g = replay.graph(view)
+    replay.change(g, view, "rank 2 not late", {})
+    return wanted, replay.run(g).spans
   end
 
   it("without lateness of a rank is close to the run without it", function()
@@ -170,11 +157,10 @@ describe("a replay", function()
     local both = replayed(recordings, { "rank 1 not late", "host*0.5" })
     assert.near(both, replayed(recordings, { "host*0.5", "rank 1 not late" }), 20000) -- the lateness of the changed run
     assert.has_error(function() replayed(recordings, { "rank 0 not late" }) end)
-    with_view(recordings, function(view)
-      local g = replay.graph(view)
-      replay.change(g, view, "rank 1 not late", {})
-      for n, delay in ipairs(g.delay) do assert.is_true(delay >= 0, g.name[n]) end
-    end)
+    local view <close> = view_of(recordings)
+    local g = replay.graph(view)
+    replay.change(g, view, "rank 1 not late", {})
+    for n, delay in ipairs(g.delay) do assert.is_true(delay >= 0, g.name[n]) end
   end)
 
   --- Five steps: a kernel of 1 ms, and a call that waits for it. `watched`: another thread queries an event meanwhile.
@@ -196,10 +182,9 @@ describe("a replay", function()
     local function halved(...) return replayed(waiting(...), { "gemm*0.5" }) / span_of(waiting(...)) end
     assert.near(0.508, halved(false), 0.001)
     assert.equal(halved(false), halved(true))
-    with_view(waiting(true), function(view)
-      local path = replay.critical_path(replay.graph(view))
-      assert.equal("kernel: gemm", path.parts[1].name)
-    end)
+    local view <close> = view_of(waiting(true))
+    local path = replay.critical_path(replay.graph(view))
+    assert.equal("kernel: gemm", path.parts[1].name)
   end)
 
   it("has a thread that launches kernels follow the thread that woke it", function()
@@ -303,15 +288,14 @@ describe("a replay", function()
     r:kernel("gemm", 0, 900, { launch = { ts = -20, dur = 5 } })
     r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 300, { stream = 9, launch = { ts = -10, dur = 5 } })
     r:kernel("norm", 900, 100, { launch = { ts = -5, dur = 4 } })
-    with_view({ r }, function(view)
-      local result = what_if.run(view, { "link*2" })
-      assert.equal(1, result.changes[1].ratio)
-      assert.equal("kernel: gemm", result.critical_path[1].name)
-      local text = table.concat(what_if.lines(result), "\n")
-      assert.matches("longest parts:\n[^\n]*%d %%  kernel: gemm", text)
-      text = table.concat(what_if.lines(what_if.run(view, { "gemm*0.5" })), "\n")
-      assert.is_nil(text:find("critical path", 1, true))
-    end)
+    local view <close> = view_of({ r })
+    local result = what_if.run(view, { "link*2" })
+    assert.equal(1, result.changes[1].ratio)
+    assert.equal("kernel: gemm", result.critical_path[1].name)
+    local text = table.concat(what_if.lines(result), "\n")
+    assert.matches("longest parts:\n[^\n]*%d %%  kernel: gemm", text)
+    text = table.concat(what_if.lines(what_if.run(view, { "gemm*0.5" })), "\n")
+    assert.is_nil(text:find("critical path", 1, true))
   end)
 
   it("refuses missing and unreadable files", function()
@@ -336,17 +320,16 @@ describe("the critical path", function()
     local quick = 0
     for _ = 1, 8 do
       local gpt = model { tp = 1 << math.random(0, 2), host = math.random(6, 30), compute = math.random(3, 40) }
-      with_view(gpt:recordings { late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end },
-        function(view)
-          local g = replay.graph(view)
-          local path = replay.critical_path(g)
-          quick = quick + (g.order and 0 or 1)
-          local again = replay.critical_path(g, replay.run(g))
-          assert.same({ again.events, again.from, again.parts, again.ranks },
-            { path.events, path.from, path.parts, path.ranks })
-          g.delay[#g.time] = g.delay[#g.time] + 1000000000 -- changed: it is replayed
-          assert.equal(replay.run(g).time[#g.time], replay.critical_path(g).run.time[#g.time])
-        end)
+      local view <close> = view_of(gpt:recordings {
+        late = function() return math.random() < 0.2 and math.random(1, 60) or 0 end })
+      local g = replay.graph(view)
+      local path = replay.critical_path(g)
+      quick = quick + (g.order and 0 or 1)
+      local again = replay.critical_path(g, replay.run(g))
+      assert.same({ again.events, again.from, again.parts, again.ranks },
+        { path.events, path.from, path.parts, path.ranks })
+      g.delay[#g.time] = g.delay[#g.time] + 1000000000 -- changed: it is replayed
+      assert.equal(replay.run(g).time[#g.time], replay.critical_path(g).run.time[#g.time])
     end
     assert.is_true(quick > 0)
   end)
@@ -355,20 +338,19 @@ describe("the critical path", function()
     local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
       return rank == 1 and name == "linear_qkv" and 500 or 0
     end }
-    with_view(recordings, function(view)
-      local g = replay.graph(view)
-      local path = replay.critical_path(g)
-      local sum, steps = 0, replay.steps(g, path)
-      for _, part in ipairs(path.parts) do sum = sum + part.ticks end
-      assert.equal(path.total_ticks, sum)
-      for i, step in ipairs(steps) do -- from the end back, without a hole
-        sum = sum - (step.to - step.from)
-        assert.is_true(i == 1 or step.to == steps[i - 1].from)
-      end
-      assert.equal(0, sum)
-      assert.equal("host of rank 1", path.parts[1].name)
-      assert.is_true(path.parts[1].ticks >= view.trace.ticks_per_second // 1000000 * 500 * 3)
-    end)
+    local view <close> = view_of(recordings)
+    local g = replay.graph(view)
+    local path = replay.critical_path(g)
+    local sum, steps = 0, replay.steps(g, path)
+    for _, part in ipairs(path.parts) do sum = sum + part.ticks end
+    assert.equal(path.total_ticks, sum)
+    for i, step in ipairs(steps) do -- from the end back, without a hole
+      sum = sum - (step.to - step.from)
+      assert.is_true(i == 1 or step.to == steps[i - 1].from)
+    end
+    assert.equal(0, sum)
+    assert.equal("host of rank 1", path.parts[1].name)
+    assert.is_true(path.parts[1].ticks >= view.trace.ticks_per_second // 1000000 * 500 * 3)
   end)
 
   it("begins with the first device row: calls before it are not on it", function()
@@ -376,46 +358,43 @@ describe("the critical path", function()
     r:host("cuda_runtime", "cudaMalloc", -5000, 100)
     r:host("cuda_runtime", "cudaGetDeviceCount", -1000, 10)
     for i = 0, 4 do r:kernel("gemm", 100 * i + 10, 60, { launch = { ts = 100 * i, dur = 5 } }) end
-    with_view({ r }, function(view)
-      local g = replay.graph(view)
-      local path = replay.critical_path(g)
-      assert.equal(460000, path.total_ticks)
-      assert.equal(select(2, replay.recorded(g)), path.total_ticks)
-      local steps, ticks = replay.steps(g, path), 0
-      for _, step in ipairs(steps) do ticks = ticks + step.to - step.from end
-      assert.equal(path.total_ticks, ticks)
-      local _, first = next(g.rows)
-      assert.is_true(steps[#steps].from >= first[1].ts)
-    end)
+    local view <close> = view_of({ r })
+    local g = replay.graph(view)
+    local path = replay.critical_path(g)
+    assert.equal(460000, path.total_ticks)
+    assert.equal(select(2, replay.recorded(g)), path.total_ticks)
+    local steps, ticks = replay.steps(g, path), 0
+    for _, step in ipairs(steps) do ticks = ticks + step.to - step.from end
+    assert.equal(path.total_ticks, ticks)
+    local _, first = next(g.rows)
+    assert.is_true(steps[#steps].from >= first[1].ts)
   end)
 
   it("is a lane of the page, in order and as long as itself", function()
-    with_view(model({ tp = 2, host = 8, compute = 20 }):recordings(), function(view)
-      local lane
-      local lanes, made = require "ett.trace.page.lanes", require "ett.report.page.lanes"
-      local Timeline = getmetatable(made.new({ data = {} }, { from = 0, to = 1, tick = 1, kinds = {} })).__index
-      local own = Timeline.lane
-      Timeline.lane = function(self, given)
-        if given.name == "waited for last" then lane = given end
-        return own(self, given)
-      end
-      local page = require("ett.report.page").new { title = "t", subtitle = "s", scripts = { "lanes" } }
-      lanes.timeline(page, view)
-      Timeline.lane = own
-      local sum, stop = 0, -math.huge
-      for i, duration in ipairs(assert(lane).duration) do
-        assert.is_true(lane.start[i] >= stop)
-        sum, stop = sum + duration, lane.start[i] + duration
-      end
-      assert.equal(replay.critical_path(replay.graph(view)).total_ticks, sum)
-    end)
+    local view <close> = view_of(model({ tp = 2, host = 8, compute = 20 }):recordings())
+    local lane
+    local lanes, made = require "ett.trace.page.lanes", require "ett.report.page.lanes"
+    local Timeline = getmetatable(made.new({ data = {} }, { from = 0, to = 1, tick = 1, kinds = {} })).__index
+    local own = Timeline.lane
+    Timeline.lane = function(self, given)
+      if given.name == "waited for last" then lane = given end
+      return own(self, given)
+    end
+    local page = require("ett.report.page").new { title = "t", subtitle = "s", scripts = { "lanes" } }
+    lanes.timeline(page, view)
+    Timeline.lane = own
+    local sum, stop = 0, -math.huge
+    for i, duration in ipairs(assert(lane).duration) do
+      assert.is_true(lane.start[i] >= stop)
+      sum, stop = sum + duration, lane.start[i] + duration
+    end
+    assert.equal(replay.critical_path(replay.graph(view)).total_ticks, sum)
   end)
 
   it("consists of the kernels if the device never waits", function()
-    with_view(model({ host = 8, compute = 50 }):recordings(), function(view)
-      local path = replay.critical_path(replay.graph(view))
-      assert.matches("^kernel: ", path.parts[1].name)
-    end)
+    local view <close> = view_of(model({ host = 8, compute = 50 }):recordings())
+    local path = replay.critical_path(replay.graph(view))
+    assert.matches("^kernel: ", path.parts[1].name)
   end)
 end)
 
@@ -425,15 +404,13 @@ describe("exposed_causes", function()
     local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
       return rank == 1 and name == "flash_attention" and 1000 or 0
     end }
-    maker.with(recordings, function(folder)
-      local result = assert(maker.metric(folder, "exposed_causes"))
-      assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
-      assert.near(2 * 6 * 0.040, result.transfer_ms, 1e-9) -- two ranks, six sums of 40 us
-      -- A sum over the devices, where temporal_breakdown has the mean.
-      assert.near(result.exposed_ms, 2 * maker.metric(folder, "temporal_breakdown").exposed_comm_ms, 1e-9)
-      assert.near(result.waiting_ms, result.ranks["1"].caused_ms, 1e-9)
-      assert.matches("rank 1 accounts for 100 %% of the waiting", result.headline)
-    end)
+    local result = maker.computed(recordings, "exposed_causes")
+    assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
+    assert.near(2 * 6 * 0.040, result.transfer_ms, 1e-9) -- two ranks, six sums of 40 us
+    -- A sum over the devices, where temporal_breakdown has the mean.
+    assert.near(result.exposed_ms, 2 * maker.computed(recordings, "temporal_breakdown").exposed_comm_ms, 1e-9)
+    assert.near(result.waiting_ms, result.ranks["1"].caused_ms, 1e-9)
+    assert.matches("rank 1 accounts for 100 %% of the waiting", result.headline)
   end)
 
   it("names no late rank for less than half a percent of waiting", function()
@@ -448,17 +425,13 @@ describe("exposed_causes", function()
     assert.near(0.002, result.waiting_ms, 1e-9)
     assert.equal("0 % of the exposed communication is waiting for late ranks, 100 % transfer", result.headline)
     for _, recording in ipairs(recordings) do recording.events[1].args["Group size"] = 4 end
-    maker.with(recordings, function(folder)
-      assert.matches("transfer; 2 of 4 ranks of a group are not in the trace: waiting for them counts as transfer$",
-        maker.metric(folder, "exposed_causes").headline)
-    end)
+    assert.matches("transfer; 2 of 4 ranks of a group are not in the trace: waiting for them counts as transfer$",
+      maker.computed(recordings, "exposed_causes").headline)
     for _, recording in ipairs(recordings) do
       recording.world, recording.events[1].args["Group size"] = 8, nil
     end
-    maker.with(recordings, function(folder) -- a group of two ranks or of eight
-      assert.matches("transfer; the trace has 2 of 8 ranks: waiting for others counts as transfer$",
-        maker.metric(folder, "exposed_causes").headline)
-    end)
+    assert.matches("transfer; the trace has 2 of 8 ranks: waiting for others counts as transfer$",
+      maker.computed(recordings, "exposed_causes").headline) -- a group of two ranks or of eight
   end)
 
   it("shares the time of concurrent collectives, and tells groups with equal messages apart", function()

@@ -3,8 +3,6 @@ local maker = require "trace_maker"
 local samples = require "ett.trace.samples"
 local targets = require "ett.import.estimate_train_time.targets"
 
-local function open(folder) return assert(require("ett.trace").open(folder, {})) end
-
 --- Ten iterations of linear (10 + i us on the device) and its backward (20 + 2 i us, another thread).
 local function recording()
   local r = maker.new{ rank = 0 }
@@ -25,48 +23,42 @@ end
 
 describe("ett.trace.samples", function()
   it("measures from the first start to the last end of an occurrence's kernels", function()
-    maker.with({ recording() }, function(folder)
-      local t <close> = open(folder)
-      local list = samples.durations(t, { "aten::linear" })
-      assert.equal(10, #list)
-      assert.equal(11, list[1])
-      assert.equal(20, list[10])
-      -- The path: a prefix of a name with an object address, then a row on another thread inside it.
-      local back = samples.durations(t, { "built-in method run_backward of torch", "AddmmBackward0" })
-      assert.equal(10, #back)
-      assert.equal(22, back[1])
-      -- A list at the end: all of its names together are one occurrence.
-      local both = samples.durations(t, { "built-in method run_backward of torch", { "AddmmBackward0", "Nothing" } })
-      assert.same(back, both)
-      local none, absent = samples.durations(t, { "aten::linear", "aten::conv" })
-      assert.same({}, none)
-      assert.equal("aten::conv", absent)
-    end)
+    local t <close> = maker.trace({ recording() })
+    local list = samples.durations(t, { "aten::linear" })
+    assert.equal(10, #list)
+    assert.equal(11, list[1])
+    assert.equal(20, list[10])
+    -- The path: a prefix of a name with an object address, then a row on another thread inside it.
+    local back = samples.durations(t, { "built-in method run_backward of torch", "AddmmBackward0" })
+    assert.equal(10, #back)
+    assert.equal(22, back[1])
+    -- A list at the end: all of its names together are one occurrence.
+    local both = samples.durations(t, { "built-in method run_backward of torch", { "AddmmBackward0", "Nothing" } })
+    assert.same(back, both)
+    local none, absent = samples.durations(t, { "aten::linear", "aten::conv" })
+    assert.same({}, none)
+    assert.equal("aten::conv", absent)
   end)
 
   it("measures each rank of a folder by its own kernels", function()
     local late = recording()
     late.rank = 1
     for _, event in ipairs(late.events) do event.ts = event.ts + 7 end
-    maker.with({ recording(), late }, function(folder)
-      local t <close> = open(folder)
-      local list = samples.durations(t, { "aten::linear" })
-      assert.same({ 20, 11, 11, 20, 20 }, { #list, list[1], list[2], list[19], list[20] })
-      local none, absent = samples.durations(t, { "aten::linear", "aten::conv" })
-      assert.same({ {}, "aten::conv" }, { none, absent })
-    end)
+    local t <close> = maker.trace({ recording(), late })
+    local list = samples.durations(t, { "aten::linear" })
+    assert.same({ 20, 11, 11, 20, 20 }, { #list, list[1], list[2], list[19], list[20] })
+    local none, absent = samples.durations(t, { "aten::linear", "aten::conv" })
+    assert.same({ {}, "aten::conv" }, { none, absent })
   end)
 
   it("gives the row of the sample file: third to seventh smallest", function()
     local config = { kernel_name = "linear1", columns_name = { "mp", "b", "l", "dim", "F_dur(us)", "B_dur(us)" },
       targets = { { "aten::linear" }, { "AddmmBackward0" } } }
-    maker.with({ recording() }, function(folder)
-      local t <close> = open(folder)
-      local row, counts = samples.row(t, config, { 1, 2, 1024, 5632 })
-      assert.same({ 1, 2, 1024, 5632, 15.0, 30.0 }, row)
-      assert.same({ 10, 10 }, counts)
-      assert.has_error(function() samples.row(t, config, { 1, 2 }) end)
-    end)
+    local t <close> = maker.trace({ recording() })
+    local row, counts = samples.row(t, config, { 1, 2, 1024, 5632 })
+    assert.same({ 1, 2, 1024, 5632, 15.0, 30.0 }, row)
+    assert.same({ 10, 10 }, counts)
+    assert.has_error(function() samples.row(t, config, { 1, 2 }) end)
   end)
 
   it("refuses to pool several shapes in one row", function()
@@ -78,10 +70,8 @@ describe("ett.trace.samples", function()
         r:kernel("gemm", 1000 * i + 200, 4, { launch = { ts = 1000 * i + 10, dur = 3 } })
       end
       local ok, why
-      maker.with({ r }, function(folder)
-        local t <close> = assert(require("ett.trace").open(folder, { args = { "Input Dims" } }))
-        ok, why = pcall(samples.check_one_shape, t, config)
-      end)
+      local t <close> = maker.trace({ r }, { args = { "Input Dims" } })
+      ok, why = pcall(samples.check_one_shape, t, config)
       return ok, tostring(why)
     end
     assert.is_true(check{ 8, 8, 8 })

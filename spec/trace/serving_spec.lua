@@ -28,14 +28,10 @@ describe("ett.trace.serving", function()
       r:host("user_annotation", "batch decode", 0, 50):host("user_annotation", "batch decode", 100, 50)
       if training then r:host("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 200, 10) end
       r:kernel("gemm", 10, 20, { launch = { ts = 5, dur = 2 } })
-      local found, why
-      maker.with({ r }, function(folder) found, why = maker.metric(folder, "tpot") end)
-      return found, why
+      return { r }
     end
-    assert.equal(2, steps(false).decode_steps)
-    local none, why = steps(true)
-    assert.is_nil(none)
-    assert.matches("it is of training", why)
+    assert.equal(2, maker.computed(steps(false), "tpot").decode_steps)
+    assert.matches("it is of training", maker.reason(steps(true), "tpot"))
   end)
 end)
 

@@ -6,10 +6,8 @@ local simulator = require "stream_simulator"
 
 local function with_graph(recording, fn)
   local out
-  maker.with({ recording }, function(folder)
-    local view <close> = assert(require("ett.trace.view").open(folder, { args = replay.args }))
-    out = fn(replay.graph(view), view)
-  end)
+  local view <close> = maker.view({ recording }, { args = replay.args })
+  out = fn(replay.graph(view), view)
   return out
 end
 
