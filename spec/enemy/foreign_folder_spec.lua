@@ -1,5 +1,6 @@
 --- A downloaded folder holds Lua files. Work in that folder must not run them; `--path` must.
 local command = require "command"
+local ended = command.ended
 local folders = require "ett.base.folder"
 
 local llama = "llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4"
@@ -64,9 +65,8 @@ bwd_syncs: 2
 
   it("are not found by the prompt or by a script of another folder", function()
     command.remove(folder .. "/ran")
-    local _, status = command.shell(("cd '%s' && echo 'return ett.operator.list()' | timeout 60 '%s/bin/ett' repl")
-      :format(folder, require("ett.host").prefix))
-    assert.equal(0, status)
+    ended(0, command.shell(("cd '%s' && echo 'return ett.operator.list()' | timeout 60 '%s/bin/ett' repl")
+      :format(folder, require("ett.host").prefix)))
     assert.is_nil(command.read(folder, "ran"))
     local elsewhere = command.folder()
     command.write(elsewhere, "s.lua", 'return #require("ett").operator.list()')
@@ -102,8 +102,7 @@ bwd_syncs: 2
       .. "return function(h) return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end")
     local output, status = command.ett(folder, "trace trace.json rows --json --path " .. own)
     assert.equal("0 42", status .. " " .. tostring(output:match('"rows": (%d+)')), output)
-    output, status = command.ett(own, "predict --quiet --path . --model " .. llama:gsub("^llama", "flat"))
-    assert.equal(0, status, output)
+    ended(0, command.ett(own, "predict --quiet --path . --model " .. llama:gsub("^llama", "flat")))
     command.remove(own)
     output, status = command.ett(folder, "list operators --path " .. own)
     assert.equal(("ett: --path: '%s' is not a folder\n"):format(own), output)
@@ -126,8 +125,7 @@ bwd_syncs: 2
     for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua", "run s.lua --sandbox",
       "predict --quiet --path . --model config.json seq=128 micro_batches=4", "list models --quiet" } do
       for _, before in ipairs { "timeout 60", "ETT_PATH=" .. own } do -- a process that has loaded no module
-        local output, status = command.ett(own, arguments, before)
-        assert.equal(0, status, output)
+        ended(0, command.ett(own, arguments, before))
       end
     end
     command.remove(own)

@@ -1,6 +1,7 @@
 --- A folder holds links where a campaign puts its files; a cache holds files of other keys; names hold control
 --- characters. No file of the victim may change, no foreign model may answer, no terminal may be commanded.
 local command = require "command"
+local ended = command.ended
 local folders = require "ett.base.folder"
 local lfs = require "lfs"
 
@@ -25,8 +26,7 @@ describe("a campaign in a folder with links", function()
   after_each(function() command.remove(folder) end)
 
   local function table_name()
-    local _, status = ett "sample c.lua --out first --quiet --no-check"
-    assert.equal(0, status)
+    ended(0, ett "sample c.lua --out first --quiet --no-check")
     return names("first", "^[^.].*%.csv$")[1]
   end
 
@@ -35,8 +35,7 @@ describe("a campaign in a folder with links", function()
     for _, soft in ipairs { true, false } do
       folders.make(folder .. "/out")
       assert(lfs.link(folder .. "/victim", folder .. "/" .. lock, soft))
-      local output, status = ett "sample c.lua --out out --quiet --no-check"
-      assert.equal(1, status, output)
+      local output = ended(1, ett "sample c.lua --out out --quiet --no-check")
       assert.equal(("ett: cannot lock '%s': it is a link or not a regular file; remove it\n"):format(lock), output)
       assert.equal("precious\n", command.read(folder, "victim"))
       folders.remove(folder .. "/out")
@@ -62,8 +61,7 @@ describe("a campaign in a folder with links", function()
     local fresh = folder .. "/out/" .. table_name() .. ".new"
     folders.make(folder .. "/out")
     assert(lfs.link(folder .. "/victim", fresh, true))
-    local output, status = ett "sample c.lua --out out --quiet --no-check"
-    assert.equal(0, status, output)
+    ended(0, ett "sample c.lua --out out --quiet --no-check")
     assert.equal("precious\n", command.read(folder, "victim"))
   end)
 end)
@@ -83,8 +81,7 @@ describe("links in a folder that a command fills", function()
     } do
       folders.make(folder .. "/o")
       for _, name in ipairs(files) do assert(lfs.link("../victim", folder .. "/o/" .. name, true)) end
-      local output, status = ett(plan .. words)
-      assert.equal(0, status, output)
+      ended(0, ett(plan .. words))
       assert.equal("precious\n", command.read(folder, "victim"))
       for _, name in ipairs(files) do
         assert.equal("file", lfs.symlinkattributes(folder .. "/o/" .. name, "mode"), name)
@@ -98,9 +95,7 @@ describe("links in a folder that a command fills", function()
       folders.make(folder .. "/o")
       local name = prefix .. "-phases.svg"
       assert(lfs.link(folder .. "/victim", folder .. "/" .. name, true))
-      local output, status = ett("optimize --devices 1024,2048 --svg " .. prefix)
-      assert.equal(0, status, output)
-      assert.matches("wrote " .. name, output, 1, true)
+      assert.matches("wrote " .. name, ended(0, ett("optimize --devices 1024,2048 --svg " .. prefix)), 1, true)
       assert.equal("precious\n", command.read(folder, "victim"))
       assert.equal("file", lfs.symlinkattributes(folder .. "/" .. name, "mode"))
       assert.matches("<svg", command.read(folder, name), 1, true)
@@ -110,8 +105,7 @@ describe("links in a folder that a command fills", function()
 
   it("keep their targets where the user named the file", function()
     assert(lfs.link("victim", folder .. "/mine.json", true))
-    local output, status = ett(plan .. "--chrome-trace mine.json")
-    assert.equal(0, status, output)
+    ended(0, ett(plan .. "--chrome-trace mine.json"))
     assert.equal("link", lfs.symlinkattributes(folder .. "/mine.json", "mode"))
     assert.matches("traceEvents", command.read(folder, "victim"))
   end)
@@ -124,8 +118,7 @@ describe("links in a folder that a command fills", function()
     os.remove(rows)
     write("victim", "secret")
     assert(lfs.link(folder .. "/victim", rows, true))
-    local output, status = ett(search)
-    assert.equal(1, status)
+    local output = ended(1, ett(search))
     assert.matches("^ett: cannot append to 'j/%x+/rows%-0%.jsonl': it is a link or not a regular file; "
       .. "replace it by a copy\n$", output)
     assert.equal("secret", command.read(folder, "victim"))
@@ -141,8 +134,7 @@ describe("sample tables of a foreign trace", function()
       :recording({ rank = 0 }):document()
     document.deviceProperties = { { id = 0, name = "../../evil/\27[2J D" } }
     write("run\27[31m/rank0.json", require("ett.json").encode(document))
-    local output, status = ett "samples from-trace run* --output a/b"
-    assert.equal(0, status, output)
+    local output = ended(0, ett "samples from-trace run* --output a/b")
     assert.matches("wrote a/b/evilu001b2JD_linear_up_", output)
     assert.equal(1, #names("a/b", "^evilu001b2JD_linear_up_%w+%.csv$"), output)
     output = ett "samples from-trace run*"
@@ -170,9 +162,8 @@ describe("the cache of fitted models", function()
     write(("s/A100_%s_fp16.csv"):format(name), table.concat(lines, "\n") .. "\n")
   end
   local function fit(before)
-    local output, status = ett("fit s --json", ("umask %s; XDG_CACHE_HOME='%s/cache' timeout 60"):format(
-      before or "022", folder))
-    assert.equal(0, status, output)
+    local output = ended(0, ett("fit s --json", ("umask %s; XDG_CACHE_HOME='%s/cache' timeout 60"):format(
+      before or "022", folder)))
     return (output:gsub('"fit_seconds": [^,]*', ""))
   end
   before_each(function()
@@ -276,8 +267,7 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
       return s.rows[1].step_seconds
     ]])
     local function step(words)
-      local output, status = ett("run s.lua --path p " .. words)
-      assert.equal(0, status, output)
+      local output = ended(0, ett("run s.lua --path p " .. words))
       return output:match "\n([%d.e+-]+)\n"
     end
     local first, count = step "j=j", 1
@@ -299,8 +289,7 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
   it("is refused with its file and line where it is damaged", function()
     local search = "search --model llama hidden=256 layers=2 heads=4 vocab=1000 --seq 128 --global-batch 8 --devices 8 "
       .. "--journal j --quiet"
-    local best, status = ett(search)
-    assert.equal(0, status, best)
+    local best = ended(0, ett(search))
     local name = ("j/%s/rows-0.jsonl"):format(names("j", "^%x+$")[1])
     local good = command.read(folder, name)
     local number, row = 1, nil -- of the first line with a row
@@ -324,8 +313,7 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
     } do
       write(name, good:sub(1, good:find(row, 1, true) - 1) .. line .. "\n")
       local output
-      output, status = ett(search)
-      assert.equal(1, status)
+      output = ended(1, ett(search))
       assert.matches(("ett: search: journal '%s': line %d is damaged: %s"):format(name, number, sentence), output, 1,
         true)
       assert.matches("; remove the file\n$", output)
@@ -367,21 +355,17 @@ describe("control characters", function()
 
   it("of a file's text or name do not reach the terminal in errors", function()
     write("c.yml", 'gpu_name: "a"\n"\\e]0;owned\\a\\x9b\u{202e}": 1\n')
-    local output, status = ett "predict --config c.yml"
-    assert.equal(1, status)
+    local output = ended(1, ett "predict --config c.yml")
     harmless(output)
-    output, status = ett "predict --config '\27[2Jno\x7f\xc2\x9b\u{202e}.yml'"
-    assert.equal(1, status)
+    output = ended(1, ett "predict --config '\27[2Jno\x7f\xc2\x9b\u{202e}.yml'")
     harmless(output)
     write("s.lua", 'error({ kind = "model", message = "\\27[31mred\\r\\u{202e}" })')
-    output, status = ett "run s.lua --traceback"
-    assert.equal(1, status)
+    output = ended(1, ett "run s.lua --traceback")
     harmless(output)
   end)
 
   it("of a file that is written do not reach it", function()
-    local output, status = ett "optimize --devices 64 --svg '\27[31mred' 2>&1"
-    assert.equal(0, status, output)
+    local output = ended(0, ett "optimize --devices 64 --svg '\27[31mred' 2>&1")
     assert.matches("wrote \\x1b[31mred-degrees.svg", output, 1, true)
     harmless(output)
   end)
@@ -435,8 +419,7 @@ describe("control characters", function()
 
   it("of the defaults of a script's options do not reach it", function()
     write("o.lua", ('require("ett").options { name = { "string", default = "%s" } }\nreturn 1\n'):format(bad))
-    local output, status = ett "run o.lua"
-    assert.equal(0, status, output)
+    local output = ended(0, ett "run o.lua")
     harmless(output)
     assert.matches("\\u{202e}BEL", output, 1, true)
   end)
@@ -454,16 +437,14 @@ local model = ett.model.new("llama", { hidden = 1024, layers = 4, heads = 8, voc
 model.name = "bad\27[2J\194\155name"
 return ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, micro_batches = 4 } }
 ]])
-    local output, status = ett "run s.lua"
-    assert.equal(0, status, output)
+    local output = ended(0, ett "run s.lua")
     assert.matches("bad\\x1b[2J\\x9bname", output, 1, true)
     harmless(output)
     harmless((ett "run s.lua --json"))
     write("m.lua", [[return { name = "x\n[injected]\r\27[2J\u{9b}", source = "x", architecture = "gpt",
       parameters = 1e9,
       hyper = { layers = 4, hidden = 1024, heads = 8, vocab = 1000 } }]])
-    output, status = ett "predict --model m.lua seq=128 micro_batches=4 stack=torchtitan --export torchtitan"
-    assert.equal(0, status, output)
+    output = ended(0, ett "predict --model m.lua seq=128 micro_batches=4 stack=torchtitan --export torchtitan")
     assert.matches("# x [injected]\\x0d\\x1b[2J\\x9b: 4 layers", output, 1, true)
     harmless(output)
     write("a.lua", [[

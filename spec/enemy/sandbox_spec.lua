@@ -1,5 +1,6 @@
 --- `--sandbox`: files of others that try to read, write, start programs, or never end.
 local command = require "command"
+local ended = command.ended
 
 local model = "llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4"
 
@@ -57,8 +58,7 @@ describe("a script in the sandbox", function()
         layers = require("beside").layers, hidden = 512, heads = 8, vocab = 1000 }) }
       return e.step_seconds]]
     local inside = run(text)
-    local output, status = command.ett(folder, "run s.lua")
-    assert.equal(0, status, output)
+    local output = ended(0, command.ett(folder, "run s.lua"))
     assert.equal(output, inside)
     command.write(folder, "beside.lua", "return { layers = io.open 'x' }")
     assert.matches("io.open is not available in the sandbox", (run(text)))
@@ -69,23 +69,20 @@ describe("a script in the sandbox", function()
 
   it("takes no file that the script has opened for ett's compiled files", function()
     command.write(folder, "big", ("x"):rep(8e6))
-    local output, status = run(real .. [[local files = {}
+    ended(0, run(real .. [[local files = {}
       for i = 1, 9 do files[i] = real.io.open "big" end
-      return require("ett.search.search") ~= nil]])
-    assert.equal(0, status, output)
+      return require("ett.search.search") ~= nil]]))
   end)
 
   it("changes no library that ett uses", function()
-    local output, status = run [[
+    local output = ended(1, run [[
       string.format, table.concat, math.max = function() return "own" end, nil, nil
       print(getmetatable("").__index)
       return require("ett").estimate { cluster = "dgx_h100", plan = { seq = 128, micro_batches = 2 },
-        model = require("ett").model.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 }) } ]]
-    assert.equal(1, status, output)
+        model = require("ett").model.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 }) } ]])
     assert.equal("ett: s.lua:2: attempt to index a boolean value\n", output)
-    output, status = run [[string.format, table.concat = function() return "own" end, nil
-      return { ("%d"):format(7), string.format() }]]
-    assert.equal(0, status, output)
+    output = ended(0, run [[string.format, table.concat = function() return "own" end, nil
+      return { ("%d"):format(7), string.format() }]])
     assert.matches('{ "7", "own" }', output, 1, true)
   end)
 
@@ -118,8 +115,7 @@ describe("a script in the sandbox", function()
   end)
 
   it("sends no control characters to the terminal, and dies with its reader", function()
-    local output, status = run [[print("a\27]0;owned\7\tb") return "\27[31m\194\155red"]]
-    assert.equal(0, status, output)
+    local output = ended(0, run [[print("a\27]0;owned\7\tb") return "\27[31m\194\155red"]])
     assert.equal("a\\x1b]0;owned\\x07\tb\n\\x1b[31m\\x9bred\n", (output:gsub("# [^\n]*\n", "")))
     command.write(folder, "s.lua", "for _ = 1, 9 do print(('x'):rep(1e6)) end")
     output = command.ett(folder, "run s.lua 2>said | head -c 1; cat said", "ETT_SANDBOX=1")
@@ -162,67 +158,55 @@ describe("a script in the sandbox", function()
   it("requires no bytecode outside the sandbox either", function()
     require("ett.base.folder").write(folder .. "/beside.lua", string.dump(function() return 1 end))
     command.write(folder, "s.lua", "return require 'beside'")
-    local output, status = command.ett(folder, "run s.lua")
-    assert.equal(1, status, output)
-    assert.matches("attempt to load a binary chunk %(mode is 't'%)", output)
+    assert.matches("attempt to load a binary chunk %(mode is 't'%)", ended(1, command.ett(folder, "run s.lua")))
   end)
 
   it("ends at a limit with one sentence", function()
     local limit = "ett: stopped by the sandbox: more than 1 s of processor time (ETT_SANDBOX_SECONDS sets the limit)\n"
     for _, text in ipairs { "return (('a'):rep(100000)):find(('a*'):rep(50) .. 'b')",
       "local function f() while true do pcall(error) end end while true do pcall(coroutine.wrap(f)) end" } do
-      local output, status = run(text, 1)
-      assert.equal(1, status, output)
-      assert.equal(limit, output)
+      assert.equal(limit, ended(1, run(text, 1)))
     end
-    local output, status = run("while true do print(('x'):rep(1e6)) end", 60, "run s.lua >out")
-    assert.equal(1, status, output)
+    local output = ended(1, run("while true do print(('x'):rep(1e6)) end", 60, "run s.lua >out"))
     assert.equal("ett: stopped by the sandbox: more than 64 MiB of output\n", output)
     local size = #command.read(folder, "out")
     assert.is_true(size > 63 << 20 and size <= 64 << 20, size)
     output = command.ett(folder, "run s.lua | wc -c", "ETT_SANDBOX=1 timeout 60")
     assert.matches("^ett: stopped by the sandbox: more than 64 MiB of output\n%d+\n$", output)
     command.write(folder, "s.lua", "local t = {} while true do t[#t + 1] = ('x'):rep(1e7) .. #t end")
-    output, status = command.ett(folder, "run s.lua --sandbox", "ETT_MEMORY_LIMIT=64M timeout 60")
-    assert.equal(1, status, output)
+    output = ended(1, command.ett(folder, "run s.lua --sandbox", "ETT_MEMORY_LIMIT=64M timeout 60"))
     assert.equal("ett: s.lua: not enough memory: Lua may use 64 MiB (ETT_MEMORY_LIMIT sets the limit)\n", output)
   end)
 
   it("ends if it waits, though it closed its output", function()
     command.shell("mkfifo " .. folder .. "/fifo")
-    local output, status = run(real .. "print 'begun' real.io.stdout:close() real.io.stderr:close() dofile 'fifo'", 1)
-    assert.equal(1, status, output)
+    local output = ended(1, run(real .. "print 'begun' real.io.stdout:close() real.io.stderr:close() dofile 'fifo'", 1))
     assert.equal("begun\nett: stopped by the sandbox: still running after 10 s (10 times ETT_SANDBOX_SECONDS)\n",
       output)
   end)
 
   it("says why its output cannot be written, and keeps its status", function()
-    local output, status = run("print 'x'", 20, "run s.lua >/dev/full")
-    assert.equal(1, status)
+    local output = ended(1, run("print 'x'", 20, "run s.lua >/dev/full"))
     assert.equal("ett: cannot write the output: No space left on device\n", output)
-    output, status = command.shell(("cd %s && bash -c \"trap '' CHLD; %s/bin/ett run missing.lua --sandbox\""):format(
-      folder, require("ett.host").prefix))
-    assert.equal(1, status, output)
+    ended(1, command.shell(("cd %s && bash -c \"trap '' CHLD; %s/bin/ett run missing.lua --sandbox\""):format(
+      folder, require("ett.host").prefix)))
   end)
 
   it("ends with SIGTERM to the waiting process, whatever the script does", function()
     command.write(folder, "s.lua", "while true do pcall(function() while true do end end) end")
-    local output, status = command.ett(folder, "run s.lua & sleep 0.5; kill $!; wait $!; echo \"ended $?\"",
-      "ETT_SANDBOX=1 ")
-    assert.equal(0, status, output)
+    local output = ended(0, command.ett(folder, "run s.lua & sleep 0.5; kill $!; wait $!; echo \"ended $?\"",
+      "ETT_SANDBOX=1 "))
     assert.matches("ended 143", output)
   end)
 
   it("searches, and refuses options that write", function()
     local search = "search --cluster dgx_h100 --devices 4 --global-batch 16 --seq 128 --model llama hidden=512 "
       .. "layers=4 heads=8 vocab=1000 cp=1 zero=1"
-    local plain, status = command.ett(folder, search)
-    assert.equal(0, status, plain)
+    local plain = ended(0, command.ett(folder, search))
     assert.equal(plain, (command.ett(folder, search .. " --sandbox")))
     for _, option in ipairs { "journal", "html" } do
       local output
-      output, status = command.ett(folder, ("%s --sandbox --%s x"):format(search, option))
-      assert.equal(2, status, output)
+      output = ended(2, command.ett(folder, ("%s --sandbox --%s x"):format(search, option)))
       local sentence = "ett: search: --%s writes a file, which the sandbox forbids\n"
       assert.equal(sentence:format(option), output)
     end
@@ -232,36 +216,30 @@ describe("a script in the sandbox", function()
   it("holds for help, which runs files", function()
     local write = real .. "print(real.io.open('new', 'w'))"
     command.write(folder, "mine.lua", write)
-    local output, status = run(write, 20, "run s.lua --help")
-    assert.equal(0, status, output)
-    assert.matches("^nil\tnew: .*usage: ett run s.lua", output)
-    output = command.ett(folder, "predict --model mine --path . --help", "ETT_SANDBOX=1")
+    assert.matches("^nil\tnew: .*usage: ett run s.lua", ended(0, run(write, 20, "run s.lua --help")))
+    local output = command.ett(folder, "predict --model mine --path . --help", "ETT_SANDBOX=1")
     assert.matches("^nil\tnew: ", output)
     command.shell(("mkdir %s/ett; cp %s/mine.lua %s/ett/sandbox.lua"):format(folder, folder, folder))
     for _, before in ipairs { "", "ETT_PATH=" .. folder } do
-      output, status = command.ett(folder, "predict --quiet --path . --sandbox --model " .. model, before)
-      assert.equal(0, status, output)
+      output = ended(0, command.ett(folder, "predict --quiet --path . --sandbox --model " .. model, before))
       assert.matches("^[%d.]+\n$", output)
     end
     assert.is_nil(command.read(folder, "new"))
   end)
 
   it("is refused where a command starts programs, and for wrong values", function()
-    local output, status
+    local output
     command.write(folder, "c.lua", "os.execute 'touch ran' return {}")
     for _, name in ipairs { "sample", "submit", "validate", "fit", "trace", "samples", "calibrate", "cluster", "spec",
       "simple-transformer" } do
-      output, status = command.ett(folder, name .. " c.lua", "ETT_SANDBOX=1")
-      assert.equal(2, status)
+      output = ended(2, command.ett(folder, name .. " c.lua", "ETT_SANDBOX=1"))
       assert.equal(("ett: ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files\n"):format(name),
         output)
     end
     assert.is_nil(command.read(folder, "ran"))
     for variable, sentence in pairs { ["ETT_SANDBOX=yes"] = "ETT_SANDBOX must be 0 or 1, got 'yes'",
       ["ETT_SANDBOX=1 ETT_SANDBOX_SECONDS=abc"] = "ETT_SANDBOX_SECONDS must be a positive whole number, got 'abc'" } do
-      output, status = command.ett(folder, "predict --model " .. model, variable)
-      assert.equal(2, status, output)
-      assert.equal("ett: " .. sentence .. "\n", output)
+      assert.equal("ett: " .. sentence .. "\n", ended(2, command.ett(folder, "predict --model " .. model, variable)))
     end
   end)
 end)

@@ -1,5 +1,6 @@
 --- Campaigns of the CUDA back end on the stand-in GPU (spec/support/gpu): every call that ett makes to the driver
 --- and the libraries, checked as strictly as they document it.
+local ended = require("command").ended
 local every_operator = require "every_operator"
 local stand_in = require "stand_in"
 
@@ -29,9 +30,8 @@ describe("ett sample --backend cuda", function()
   for _, precision in ipairs { "bf16", "fp16", "fp32", "fp8" } do
     it("measures every operator forward and backward in " .. precision, function()
       stand_in.write(folder, "every.lua", every_operator)
-      local out, status = stand_in.run(folder, "sample every.lua --out s --quiet --precision " .. precision,
-        { ETT_GPU_REPORT = "report" })
-      assert.equal(0, status, out)
+      local out = ended(0, stand_in.run(folder, "sample every.lua --out s --quiet --precision " .. precision,
+        { ETT_GPU_REPORT = "report" }))
       local tables, failed = 0, 0
       for measured, lost in out:gmatch("(%d+) measured, (%d+) failed") do
         tables, failed = tables + 1, failed + lost
@@ -51,9 +51,8 @@ describe("ett sample --backend cuda", function()
     campaign("many", one:format "16, 32, 48, 64, 80, 96, 112, 128")
     local counts = {}
     for _, name in ipairs { "few", "many" } do
-      local out, status = stand_in.run(folder, ("sample %s.lua --out %s --quiet"):format(name, name),
-        { ETT_GPU_REPORT = name .. ".report" })
-      assert.equal(0, status, out)
+      ended(0, stand_in.run(folder, ("sample %s.lua --out %s --quiet"):format(name, name),
+        { ETT_GPU_REPORT = name .. ".report" }))
       counts[name] = stand_in.report(folder, name .. ".report")
     end
     assert.equal(counts.few.cuModuleLoadData, counts.many.cuModuleLoadData)
@@ -64,8 +63,7 @@ describe("ett sample --backend cuda", function()
 
   it("takes well below 20 ms of host time a sample with fixed repeats", function()
     campaign("small", linear:format "{ start = 16, stop = 800, step = 16 }")
-    local out, status = stand_in.run(folder, "sample small.lua --out s --quiet", { ETT_GPU_REPORT = "report" })
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample small.lua --out s --quiet", { ETT_GPU_REPORT = "report" }))
     assert.equal(100, #rows "s/Stand-In90_linear_qkv_bf16.csv")
     local counts = stand_in.report(folder, "report")
     local calls = 0
@@ -79,8 +77,7 @@ describe("ett sample --backend cuda", function()
 
   it("autotunes among cuBLASLt's valid proposals", function()
     campaign("tuned", linear:format "{ 256 }")
-    local out, status = stand_in.run(folder, "sample tuned.lua --out s --quiet --autotune", { ETT_GPU_REPORT = "r" })
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample tuned.lua --out s --quiet --autotune", { ETT_GPU_REPORT = "r" }))
     assert.matches("# gemm: cuBLASLt, autotuned", stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"))
     -- 3 products a shape, 2 shapes: each of 4 usable proposals runs 4 times.
     assert.is_true(stand_in.report(folder, "r").cublasLtMatmul >= 3 * 2 * 16)
@@ -88,19 +85,16 @@ describe("ett sample --backend cuda", function()
 
   it("prints each kernel's time with --profile, or why CUPTI gives none", function()
     campaign("one", linear:format "{ 256 }")
-    local out, status = stand_in.run(folder, "sample one.lua --run get_profiler --profile")
-    assert.equal(0, status, out)
+    local out = ended(0, stand_in.run(folder, "sample one.lua --run get_profiler --profile"))
     assert.matches("# forward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\n", out)
     assert.matches("# backward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\nstand_in_gemm,%d+%.%d+\n", out)
-    out, status = stand_in.run(folder, "sample one.lua --run get_profiler", { ETT_GPU_NO_CUPTI = 1 })
-    assert.equal(0, status, out)
+    out = ended(0, stand_in.run(folder, "sample one.lua --run get_profiler", { ETT_GPU_NO_CUPTI = 1 }))
     assert.matches("# forward: no kernel times: CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", out)
   end)
 
   it("writes each kernel's time and every repeat above a row with --profile and --raw, whatever is run", function()
     campaign("one", linear:format "{ 256 }")
-    local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --profile --raw")
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample one.lua --out s --quiet --profile --raw"))
     local read, kernels, repeats = require("ett.samples.table").mark, {}, {}
     for line in stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"):gmatch("[^\n]+") do
       local mark = read(line)
@@ -117,23 +111,19 @@ describe("ett sample --backend cuda", function()
       end
     end
     for _, mode in ipairs { "get_one", "run_function" } do
-      out, status = stand_in.run(folder, "sample one.lua --profile --run " .. mode)
-      assert.equal(0, status, out)
+      local out = ended(0, stand_in.run(folder, "sample one.lua --profile --run " .. mode))
       assert.matches("# forward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\n", out)
     end
-    out, status = stand_in.run(folder, "sample one.lua --out t --quiet --profile", { ETT_GPU_NO_CUPTI = 1 })
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample one.lua --out t --quiet --profile", { ETT_GPU_NO_CUPTI = 1 }))
     assert.matches("\n#~ note: 64,64,256: no kernel times of the forward pass: CUPTI: CUPTI_ERROR_INSUFF",
       stand_in.read(folder, "t/Stand-In90_linear_qkv_bf16.csv"))
   end)
 
   it("uses the device that --device names, and says how many there are", function()
     campaign("one", linear:format "{ 256 }")
-    local out, status = stand_in.run(folder, "sample one.lua --out s --quiet --device 1", { ETT_GPU_DEVICES = 2 })
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample one.lua --out s --quiet --device 1", { ETT_GPU_DEVICES = 2 }))
     assert.matches("# device: 1, Stand%-In 90, sm_90", stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv"))
-    out, status = stand_in.run(folder, "sample one.lua --out t --quiet --device 2", { ETT_GPU_DEVICES = 2 })
-    assert.equal(1, status)
+    local out = ended(1, stand_in.run(folder, "sample one.lua --out t --quiet --device 2", { ETT_GPU_DEVICES = 2 }))
     assert.equal("ett: no device 2: this machine has 2 CUDA devices\n", out)
   end)
 
@@ -156,8 +146,7 @@ describe("ett sample --backend cuda", function()
       return op
     ]])
     campaign("mine", "{ operator = 'own', shapes = { n = { 1000, 2000 } } }")
-    local out, status = stand_in.run(folder, "sample mine.lua --out s --quiet")
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "sample mine.lua --out s --quiet"))
     assert.equal(2, #rows "s/Stand-In90_own_bf16.csv")
   end)
 end)

@@ -1,4 +1,5 @@
 --- Outputs checked within campaigns of the CUDA back end, on the stand-in GPU that computes.
+local ended = require("command").ended
 local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "outputs of the CUDA back end", _ENV) then return end
@@ -43,22 +44,18 @@ describe("outputs of the CUDA back end", function()
 
   it("that are wrong stop the operator's rows with one sentence, until it is mended", function()
     own("(i == 7 ? 3.5f : 2.5f)", true)
-    local out, status = sample()
-    assert.equal(1, status, out)
+    local out = ended(1, sample())
     assert.matches("0 measured, 2 failed", out)
     local sentence = "own forward in bf16 computes a wrong result: tensor 2 'scaled' of own_forward, element 8 of 24, "
     assert.is_truthy(out:find(sentence, 1, true), out)
     assert.is_truthy(table_text():find("\n#! failed: all: wrong: " .. sentence, 1, true), table_text())
     own("2.5f", true)
-    out, status = sample " --retry-failed"
-    assert.equal(0, status, out)
-    assert.matches("2 measured, 0 failed", out)
+    assert.matches("2 measured, 0 failed", ended(0, sample " --retry-failed"))
   end)
 
   it("of a kernel without a reference are not checked, as the header says", function()
     own("2.5f", false)
-    local out, status = sample()
-    assert.equal(0, status, out)
+    ended(0, sample())
     assert.matches("\n# checked: no: forward: kernel 'own_forward' has no reference in double precision %(field "
       .. "'doubles'%)\n", table_text())
   end)
@@ -79,8 +76,7 @@ describe("outputs of the CUDA back end", function()
         end
         session.close()
       ]]):format(precision, precision))
-      local out, status = stand_in.run(folder, "run all.lua", stand_in.computing())
-      assert.equal(0, status, out)
+      local out = ended(0, stand_in.run(folder, "run all.lua", stand_in.computing()))
       local checked = 0
       for name, text in out:gmatch("([%w_]+): ([^\n]+)") do
         local worst = tonumber(text:match("^yes, worst relative error (%S+) at"))
@@ -113,8 +109,6 @@ describe("outputs of the CUDA back end", function()
       assert(work:write(bytes, { 1 / 512, 0.0, -1.05, 300.0 }))
       print(table.concat(assert(work:read(bytes)), " "))
     ]])
-    local out, status = stand_in.run(folder, "run numbers.lua", {})
-    assert.equal(0, status, out)
-    assert.matches("0.001953125 0.0 %-1.0 288.0", out)
+    assert.matches("0.001953125 0.0 %-1.0 288.0", ended(0, stand_in.run(folder, "run numbers.lua", {})))
   end)
 end)

@@ -1,5 +1,6 @@
 --- What goes wrong on a GPU, on the stand-in: one sentence with the device or the operator's line in it, finished rows
 --- safe, exit status 1, and the next run goes on.
+local ended = require("command").ended
 local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "a GPU that fails", _ENV) then return end
@@ -48,8 +49,7 @@ describe("a GPU that fails", function()
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'gelu', shapes = { tokens = { 64, 65536, 128 }, "
       .. "width = { 4096 } } } } }\n")
-    local out, status = sample { ETT_GPU_MEMORY = 400000000, ETT_GPU_REPORT = folder .. "/report" }
-    assert.equal(0, status, out)
+    ended(0, sample { ETT_GPU_MEMORY = 400000000, ETT_GPU_REPORT = folder .. "/report" })
     local rows, failed, text = held "gelu"
     assert.equal(2, rows)
     assert.equal(1, failed)
@@ -82,23 +82,20 @@ describe("a GPU that fails", function()
   it("a kernel that does not compile is named with the operator's own line, and nothing is noted", function()
     operator("broken", 'extern "C" __global__ void broken(T *x, long long n) {\n  store(x, 0, nothing);\n}\n',
       usual:format "broken")
-    local out, status = sample()
-    assert.equal(1, status)
+    local out = ended(1, sample())
     one_sentence(out)
     assert.matches("^ett: broken.lua: the kernel does not compile for sm_90: broken.lua%(7%): error: identifier "
       .. '"nothing" is undefined', out)
     local rows, failed = held "broken"
     assert.equal(0, rows + failed)
     operator("broken", plain:format "broken", usual:format "broken") -- repaired: the same campaign continues
-    out, status = sample(nil, "--continue-changed")
-    assert.equal(0, status, out)
+    ended(0, sample(nil, "--continue-changed"))
     assert.equal(3, (held "broken"))
   end)
 
   it("a launch that does not fit its kernel is refused before the driver reads past its arguments", function()
     operator("brief", plain:format "brief", 'k.kernel { name = "brief", grid = 1, block = 16, args = { x } }')
-    local out, status = sample()
-    assert.equal(1, status)
+    local out = ended(1, sample())
     one_sentence(out)
     assert.matches("brief.lua: brief takes 2 parameters, the launch passes 1", out)
     operator("brief", 'extern "C" __global__ void brief_(T *x, int n) { store(x, n, 0); }\n', usual:format "brief_")
@@ -112,8 +109,7 @@ describe("a GPU that fails", function()
   it("a kernel that writes out of bounds ends the campaign; the next run continues after its shape", function()
     operator("wild", plain:format "fine" .. plain:format "out_of_bounds",
       'k.kernel { name = s.n == 32 and "out_of_bounds" or "fine", grid = 1, block = 16, args = { x, s.n } }')
-    local out, status = sample()
-    assert.equal(1, status)
+    local out = ended(1, sample())
     one_sentence(out)
     assert.matches("wild: device 0 %(Stand%-In 90%): running the kernels: an illegal memory access was encountered",
       out)
@@ -122,47 +118,39 @@ describe("a GPU that fails", function()
     assert.equal(1, rows)
     assert.equal(1, failed)
     assert.matches("#! failed: 32: lost: ", text)
-    out, status = sample()
-    assert.equal(0, status, out)
+    ended(0, sample())
     assert.equal(2, (held "wild"))
   end)
 
   it("a kernel that never ends meets the time limit", function()
     operator("slow", plain:format "fine" .. plain:format "never_ends",
       'k.kernel { name = s.n == 32 and "never_ends" or "fine", grid = 1, block = 16, args = { x, s.n } }')
-    local out, status = sample { ETT_KERNEL_SECONDS = 0.3 }
-    assert.equal(1, status)
+    local out = ended(1, sample { ETT_KERNEL_SECONDS = 0.3 })
     one_sentence(out)
     assert.matches("the kernels did not end within 0.3 seconds", out)
     local rows, failed = held "slow"
     assert.equal(1, rows)
     assert.equal(1, failed)
-    out, status = sample { ETT_KERNEL_SECONDS = 0.3 }
-    assert.equal(0, status, out)
+    ended(0, sample { ETT_KERNEL_SECONDS = 0.3 })
     assert.equal(2, (held "slow"))
   end)
 
   it("a device that fails by itself leaves no mark: the shape is measured when it is back", function()
     operator("fine", plain:format "fine", usual:format "fine")
-    local out, status = sample { ETT_GPU_LOST = "40:214" } -- an uncorrectable ECC error
-    assert.equal(1, status)
+    local out = ended(1, sample { ETT_GPU_LOST = "40:214" }) -- an uncorrectable ECC error
     one_sentence(out)
     assert.matches("fine: device 0 %(Stand%-In 90%): .*uncorrectable ECC error encountered; the rows are safe", out)
     local rows, failed = held "fine"
     assert.equal(0, failed)
     assert.is_true(rows < 3)
-    out, status = sample()
-    assert.equal(0, status, out)
+    ended(0, sample())
     assert.equal(3, (held "fine"))
   end)
 
   it("no device, and a precision that the device does not have, are said in one sentence", function()
     operator("fine", plain:format "fine", usual:format "fine")
-    local out, status = sample { ETT_GPU_DEVICES = 0 }
-    assert.equal(1, status)
-    assert.equal("ett: this machine has no CUDA device\n", out)
-    out, status = sample({ ETT_GPU_CAPABILITY = 80 }, "--precision fp8")
-    assert.equal(1, status)
+    assert.equal("ett: this machine has no CUDA device\n", ended(1, sample { ETT_GPU_DEVICES = 0 }))
+    local out = ended(1, sample({ ETT_GPU_CAPABILITY = 80 }, "--precision fp8"))
     assert.equal("ett: device 0 (Stand-In 80) has compute capability 8.0, fp8 needs 8.9; choose bf16, fp16 or fp32\n",
       out)
   end)
@@ -170,8 +158,7 @@ describe("a GPU that fails", function()
   it("an operator file with a syntax error is named with its line", function()
     operator("fine", plain:format "fine", usual:format "fine")
     stand_in.write(folder, "fine.lua", "local op = {\n  name = 'fine'\n  family = 3\n}\nreturn op\n")
-    local out, status = sample()
-    assert.equal(1, status)
+    local out = ended(1, sample())
     one_sentence(out)
     assert.matches("fine.lua:3: ", out)
   end)
@@ -180,20 +167,17 @@ describe("a GPU that fails", function()
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'flash_attention', shapes = { batch = 1, "
       .. "heads = 2, kv_heads = 2, seq_q = 128, seq_k = { 128, 192 }, head_dim = 64, causal = 0 } } } }\n")
-    local out, status = sample({ ETT_GPU_CUDNN_VERSION = 91500 }, "--no-check")
-    assert.equal(0, status, out)
+    ended(0, sample({ ETT_GPU_CUDNN_VERSION = 91500 }, "--no-check"))
     local rows, failed, text = held "flash_attention"
     assert.equal(1, rows)
     assert.equal(1, failed)
     assert.matches("attention: the backward pass with seq_k 192, no multiple of 128, needs cuDNN 9%.16 or newer, "
       .. "found 91500", text)
     os.execute(("rm -rf '%s/s'"):format(folder))
-    out, status = sample({ ETT_GPU_CUDNN_VERSION = 91600 }, "--no-check")
-    assert.equal(0, status, out)
+    ended(0, sample({ ETT_GPU_CUDNN_VERSION = 91600 }, "--no-check"))
     assert.equal(2, (held "flash_attention"))
     os.execute(("rm -rf '%s/s'"):format(folder))
-    out, status = sample({ ETT_GPU_CUDNN_VERSION = 90500 }, "--no-check")
-    assert.equal(1, status, out)
+    local out = ended(1, sample({ ETT_GPU_CUDNN_VERSION = 90500 }, "--no-check"))
     assert.matches("attention needs cuDNN 9%.6 or newer, found 90500; install it", out)
   end)
 
@@ -201,8 +185,6 @@ describe("a GPU that fails", function()
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'fp8', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'linear_qkv', shapes = { tokens = { 32 }, "
       .. "in_features = { 24, 32 }, out_features = { 32 } } } } }\n")
-    local out, status = sample()
-    assert.equal(0, status, out)
-    assert.matches("fp8 products need k and n in multiples of 16", out)
+    assert.matches("fp8 products need k and n in multiples of 16", ended(0, sample()))
   end)
 end)

@@ -1,5 +1,6 @@
 --- Ranks with fatal errors: the job ends with a message and keeps its rows.
 local command = require "command"
+local ended = command.ended
 
 if not require("needs").ranks("ranks that cannot go on", _ENV) then return end
 
@@ -16,8 +17,7 @@ describe("ranks that cannot continue", function()
 
   it("end every rank if the folder cannot be made", function()
     write("c.lua", "return { name = 'c', samples = { { operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
-    local text, status = run(2, "sample c.lua --out /proc/nowhere")
-    assert.equal(1, status, text)
+    local text = ended(1, run(2, "sample c.lua --out /proc/nowhere"))
     assert.matches("ett: rank 0: cannot make folder '/proc/nowhere'", text)
   end)
 
@@ -28,23 +28,19 @@ describe("ranks that cannot continue", function()
       job.world:barrier()
       print "never"
     ]])
-    local text, status = run(2, "run raise.lua")
-    assert.equal(1, status, text)
+    local text = ended(1, run(2, "run raise.lua"))
     assert.matches("ett: raise.lua:2: no data here", text)
     assert.is_nil(text:find("never", 1, true))
     write("status.lua", "if require('ett.dist').open().rank == 0 then os.exit(3) end\n")
     assert.equal(3, (select(2, run(2, "run status.lua"))))
     write("fine.lua", "print(require('ett.dist').open().size)\n")
-    text, status = run(2, "run fine.lua")
-    assert.equal("2\n2\n", text)
-    assert.equal(0, status)
+    assert.equal("2\n2\n", ended(0, run(2, "run fine.lua")))
   end)
 
   it("end every rank if the shape of get_one does not fit", function()
     write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = 64, width = 64 } } } }\n")
-    local text, status = run(2, "sample c.lua --run get_one --memory 1000")
-    assert.equal(1, status, text)
+    local text = ended(1, run(2, "sample c.lua --run get_one --memory 1000"))
     assert.matches("ett: the operands need .* GB, the limit is", text)
   end)
 

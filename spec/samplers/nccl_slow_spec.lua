@@ -1,4 +1,5 @@
 --- Campaigns of collectives over NCCL: two ranks under mpirun, on the stand-in GPU and the stand-in NCCL.
+local ended = require("command").ended
 local host = require "ett.host"
 local lfs = require "lfs"
 local stand_in = require "stand_in"
@@ -47,13 +48,11 @@ describe("ett sample --backend nccl", function()
 
   it("keeps every repeat with --raw, and measures one shape with get_one", function()
     campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }")
-    local out, status = ranks "sample c.lua --out s --quiet --raw"
-    assert.equal(0, status, out)
+    ended(0, ranks "sample c.lua --out s --quiet --raw")
     local times = tables():match("\n#~ repeats: 1024: collective: ([%d. ]+)\n1024,1,2,")
     assert(times, (tables()))
     assert.is_true(select(2, times:gsub("%S+", "")) >= 3, times)
-    out, status = ranks "sample c.lua --run get_one"
-    assert.equal(0, status, out)
+    local out = ended(0, ranks "sample c.lua --run get_one")
     assert.matches("shape: shape=1024 nodes=1 GPUsPerNode=2\ncollective +[%d.]+ us", out)
     assert.matches("\nalgbw [%d.]+ GB/s, busbw", out)
   end)
@@ -61,8 +60,7 @@ describe("ett sample --backend nccl", function()
   it("makes no more repeats than the campaign allows", function()
     for _, most in ipairs { 3, 5 } do
       campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }", most)
-      local out, status = ranks(("sample c.lua --out s%d --quiet --raw"):format(most))
-      assert.equal(0, status, out)
+      ended(0, ranks(("sample c.lua --out s%d --quiet --raw"):format(most)))
       local text = stand_in.read(folder, ("s%d/Stand-In90_all_reduce_bf16_1_2.csv"):format(most))
       local times = text:match("\n#~ repeats: 1024: collective: ([%d. ]+)\n1024,1,2,")
       assert(times, text)
@@ -73,8 +71,7 @@ describe("ett sample --backend nccl", function()
   it("measures every collective, with bandwidths as nccl-tests defines them and NCCL's own choice", function()
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast" },
       "shapes = { shape = { 1024, 1048576 } }")
-    local out, status = ranks "sample c.lua --out s"
-    assert.equal(0, status, out)
+    local out = ended(0, ranks "sample c.lua --out s")
     local text, names = tables()
     assert.equal(6, #names, out)
     assert.matches("# algorithm: NCCL's choice, protocol NCCL's choice, noted above each row\n", text)
@@ -98,8 +95,7 @@ describe("ett sample --backend nccl", function()
   it("measures in place, and refuses impossible shapes", function()
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all" },
       "in_place = true, shapes = { shape = { 2048 } }")
-    local out, status = ranks "sample c.lua --out s"
-    assert.equal(0, status, out)
+    ended(0, ranks "sample c.lua --out s")
     local text = tables()
     assert.equal(4, select(2, text:gsub("\n#~ note", "")))
     assert.matches("#! failed: 2048: argument: an all_to_all in place would overwrite data before it is sent", text)
@@ -107,8 +103,7 @@ describe("ett sample --backend nccl", function()
 
   it("marks a message that is too large for a device, and continues", function()
     campaign({ "all_reduce" }, "shapes = { shape = { 1024, 268435456, 2048 } }")
-    local out, status = ranks("sample c.lua --out s", { ETT_GPU_MEMORY = 400000000 })
-    assert.equal(0, status, out)
+    ended(0, ranks("sample c.lua --out s", { ETT_GPU_MEMORY = 400000000 }))
     local text = tables()
     assert.matches("#! failed: 268435456: memory: out of memory on device 0 %(Stand%-In 90%): a message needs "
       .. "536870912", text)

@@ -1,5 +1,6 @@
 --- `ett sample` from the command line: what a user sees when something is wrong.
 local command = require "command"
+local ended = command.ended
 local host = require "ett.host"
 local lfs = require "lfs"
 
@@ -23,8 +24,7 @@ describe("ett sample", function()
 
   it("measures, and says where the rows are", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
-    local text, status = run "sample c.lua --out out"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample c.lua --out out")
     assert.matches("out/%S+_gelu_fp32%.csv: 2 measured, 0 failed, %d disturbed", text)
     assert.matches("gelu: 2 shapes to measure, 0 measured before", text)
   end)
@@ -33,9 +33,7 @@ describe("ett sample", function()
     lfs.mkdir(folder .. "/operators")
     write("operators/broken.lua", "local op = { name = 'broken'\nreturn op\n")
     write("c.lua", "return { name = 'c', samples = { { operator = 'broken', shapes = { x = 1 } } } }\n")
-    local text, status = run "sample c.lua"
-    assert.equal(1, status)
-    assert.matches("broken%.lua:2: '}' expected", text)
+    assert.matches("broken%.lua:2: '}' expected", ended(1, run "sample c.lua"))
   end)
 
   it("a kernel that the CPU lacks is recorded for each shape with the reason", function()
@@ -49,32 +47,26 @@ describe("ett sample", function()
       return op
     ]])
     write("c.lua", "return { name = 'c', samples = { { operator = 'strange', shapes = { n = { 1, 2 } } } } }\n")
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet")
     assert.matches("0 measured, 2 failed", text)
     assert.matches("it has no 'kernel', no 'cpu' and no family that runs here", text)
   end)
 
   it("a full disk stops it without losing rows; it continues when there is space", function()
     write("c.lua", campaign "{ tokens = { start = 1, stop = 400 }, width = 8 }")
-    local text, status = run("sample c.lua --out out --quiet", "ulimit -f 9;") -- 9 blocks of 512 or 1024 bytes
-    assert.equal(1, status)
+    local text = ended(1, run("sample c.lua --out out --quiet", "ulimit -f 9;")) -- 9 blocks of 512 or 1024 bytes
     assert.matches("cannot append to 'out/%S+_gelu_fp32%.csv': File too large", text)
     local path = folder .. "/" .. text:match("'(out/%S+%.csv)'")
     local held = require("ett.sampling.store").held(path, 2)
     -- A row and all that can be marked of it are less than 300 bytes, a row alone is more than 24.
     assert.is_true(held.rows > 10 and held.rows < 400)
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status)
-    assert.matches((": %d measured"):format(400 - held.rows), text)
+    assert.matches((": %d measured"):format(400 - held.rows), ended(0, run "sample c.lua --out out --quiet"))
     assert.equal(400, require("ett.sampling.store").held(path, 2).rows)
   end)
 
   it("a folder that cannot be written is an error before anything is measured", function()
     write("c.lua", campaign "{ tokens = 16, width = 8 }")
-    local text, status = run "sample c.lua --out /proc/nowhere"
-    assert.equal(1, status)
-    assert.matches("cannot make folder '/proc/nowhere'", text)
+    assert.matches("cannot make folder '/proc/nowhere'", ended(1, run "sample c.lua --out /proc/nowhere"))
   end)
 
   it("Ctrl-C finishes the running shape and leaves a valid table", function()
@@ -101,8 +93,7 @@ describe("ett sample", function()
     command.shell(([[cd '%s'; '%s/bin/ett' sample c.lua --out out --quiet & n=0
       until [ "$(cat out/*.visits 2>/dev/null | wc -l)" -gt 10 ] || [ $n -gt 600 ]; do sleep 0.02; n=$((n + 1)); done
       kill -KILL $!; wait $!]]):format(folder, host.prefix))
-    local text, status = run "sample c.lua --out out"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample c.lua --out out")
     local rate = tonumber(text:match "spec_sleep: 1/3  ([%d.]+) shapes/s")
     assert(rate, text)
     assert.is_true(rate <= 1 / 8 / 0.02, text) -- a visit of one shape takes at least 20 ms
@@ -110,12 +101,10 @@ describe("ett sample", function()
 
   it("continues from the tables, independent of the machine's clock", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
-    local text, status = run "sample c.lua --out out --quiet --limit 1"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample c.lua --out out --quiet --limit 1")
     for _, date in ipairs { "2099-01-01", "1980-01-01" } do -- clocks of a file server ahead of and behind this machine
       os.execute(("touch -d %s '%s'/out/*.csv '%s/c.lua'"):format(date, folder, folder))
-      text, status = run "sample c.lua --out out --quiet"
-      assert.equal(0, status, text)
+      text = ended(0, run "sample c.lua --out out --quiet")
       assert.matches(date == "2099-01-01" and ": 1 measured" or ": 0 measured", text)
     end
     local body = io.open(folder .. "/" .. text:match("(out/%S+%.csv)")):read("a")
@@ -126,9 +115,7 @@ describe("ett sample", function()
   it("refuses wrong usage", function()
     write("c.lua", campaign "{ tokens = 16, width = 8 }")
     local function says(arguments, pattern)
-      local text, status = run("sample " .. arguments)
-      assert.equal(2, status, text)
-      assert.matches(pattern, text)
+      assert.matches(pattern, ended(2, run("sample " .. arguments)))
     end
     says("", "give one campaign; `ett list campaigns` lists the bundled ones")
     says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
@@ -136,8 +123,7 @@ describe("ett sample", function()
     says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device is not supported by the back end mpi: mpirun or "
       .. "srun places the ranks %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
     says("c.lua --backend nccl --device_num 0", "%-%-device is not supported by the back end nccl: a rank uses the GPU")
-    local text, status = run "sample c.lua --backend nosuch"
-    assert.equal(2, status)
+    local text = ended(2, run "sample c.lua --backend nosuch")
     assert.equal("ett: unknown back end 'nosuch'; known are cpu, cuda, mpi, nccl, torch\n", text)
     says("c.lua --tagret-error 1", "unknown option '%-%-tagret%-error'; did you mean '%-%-target%-error'")
   end)
@@ -150,10 +136,8 @@ describe("ett sample", function()
         .. "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } }, "
         .. "{ operator = 'optimizer', shapes = { params = { 100, 200 } } } } }\n")
       local sample_table = require "ett.samples.table"
-      local text, status = run "sample c.lua --out out --quiet --raw --limit 2"
-      assert.equal(0, status, text)
-      text, status = run "sample c.lua --out out --quiet --raw"
-      assert.equal(0, status, text)
+      ended(0, run "sample c.lua --out out --quiet --raw --limit 2")
+      local text = ended(0, run "sample c.lua --out out --quiet --raw")
       for name, passes in pairs { gelu = { "forward", "backward" }, optimizer = { "update" } } do
         local path = text:match("(out/%S+_" .. name .. "_fp32%.csv)")
         local rows, repeats = 0, {}

@@ -1,5 +1,6 @@
 --- Tables, visits and options as a user may find or give them: cut, damaged, of another back end, without effect.
 local command = require "command"
+local ended = command.ended
 local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
@@ -36,8 +37,7 @@ describe("ett sample continues", function()
   after_each(function() command.remove(folder) end)
 
   local function measured()
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet")
     local name = table_in "out"
     return name, command.read(folder, name)
   end
@@ -47,9 +47,7 @@ describe("ett sample continues", function()
     local columns = whole:find("tokens,width,", 1, true)
     for _, length in ipairs { 0, 10, 60, columns - 1, columns + 8 } do
       write(name, whole:sub(1, length))
-      local text, status = run "sample c.lua --out out --quiet"
-      assert.equal(0, status, text)
-      assert.matches(": 2 measured", text)
+      assert.matches(": 2 measured", ended(0, run "sample c.lua --out out --quiet"))
       local found = rows(name)
       assert.equal("tokens,width,F_dur(us),B_dur(us)", found[1])
       assert.equal(3, #found)
@@ -59,21 +57,16 @@ describe("ett sample continues", function()
   it("in a table whose lines end as on Windows, and still sees that the campaign was edited", function()
     local name, whole = measured()
     write(name, (whole:gsub("\n", "\r\n")))
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status, text)
-    assert.matches(": 0 measured", text)
+    assert.matches(": 0 measured", ended(0, run "sample c.lua --out out --quiet"))
     write("c.lua", campaign("visits = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"))
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
-    assert.matches("was started by another version of this campaign", text)
+    assert.matches("was started by another version of this campaign", ended(1, run "sample c.lua --out out --quiet"))
   end)
 
   it("not after a damaged row, which would count as measured", function()
     local name, whole = measured()
     for _, row in ipairs { "32,8,1.5", "32,8,1.5,", "32,8,foo,1", "\0\0\0\0", "32,8,1,2,3" } do
       write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n" .. row .. "\n")))
-      local text, status = run "sample c.lua --out out --quiet"
-      assert.equal(1, status, text)
+      local text = ended(1, run "sample c.lua --out out --quiet")
       assert.matches("ett: 'out/%S+' line %d+ is damaged: expected 4 numbers separated by commas, got '[^\n]*'; "
         .. "remove the line to measure its shape again\n$", text)
     end
@@ -83,28 +76,24 @@ describe("ett sample continues", function()
     local name = measured()
     os.remove(folder .. "/" .. name)
     lfs.mkdir(folder .. "/" .. name)
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet")
     assert.matches("^ett: expected a sample table at 'out/%S+', found a folder; move it away\n$", text)
   end)
 
   it("not with a table that another back end measured", function()
     local name, whole = measured()
     write(name, (whole:gsub("# backend: cpu", "# backend: torch")))
-    local text, status = run "sample c.lua --out out --quiet --continue-changed"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet --continue-changed")
     assert.matches("holds samples of the back end 'torch', not 'cpu'; name another folder with %-%-out", text)
   end)
 
   it("not with another number of threads, unless allowed; then a line above the rows notes it", function()
     local name = measured()
     write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
-    local text, status = run "sample c.lua --out out --quiet --threads 2"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet --threads 2")
     assert.matches("^ett: 'out/%S+' was started with threads: 1, now 2; give %-%-continue%-changed to continue, or "
       .. "%-%-out for a new folder\n$", text)
-    text, status = run "sample c.lua --out out --quiet --threads 2 --continue-changed"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet --threads 2 --continue-changed")
     local made = command.read(folder, name):gsub("#~[^\n]*\n", "")
     assert.matches("\n16,8,[^\n]*\n# threads: 2 pinned to processors [^\n]*\n32,8,[^\n]*\n$", made)
     assert.matches("was started with threads: 2, now 1; give", (run "sample c.lua --out out --quiet"))
@@ -113,25 +102,21 @@ describe("ett sample continues", function()
   it("not with a table that was timed in another way", function()
     local name, whole = measured()
     write(name, (whole:gsub("rotate through 1 MB", "rotate through 8 MB")))
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet")
     assert.matches("was started with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
       .. "15th percentile, operands rotate through 1 MB; give --continue-changed", text, 1, true)
     write(name, (whole:gsub("# libraries: OpenBLAS core", "# libraries: OpenBLAS older core")))
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
+    text = ended(1, run "sample c.lua --out out --quiet")
     assert.matches("was started with libraries: OpenBLAS older core", text, 1, true)
   end)
 
   it("not with a table without a campaign's name, unless allowed", function()
     local name, whole = measured()
     write(name, (whole:gsub("# campaign: [^\n]*\n", "")))
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out out --quiet")
     assert.matches("^ett: 'out/%S+' has no line '# campaign: NAME HASH'; give "
       .. "%-%-continue%-changed to continue, or %-%-out for a new folder\n$", text)
-    text, status = run "sample c.lua --out out --quiet --continue-changed"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet --continue-changed")
     assert.equal(0, (select(2, run "sample c.lua --out out --quiet")))
   end)
 
@@ -139,12 +124,9 @@ describe("ett sample continues", function()
     write("c.lua", (campaign("visits = 1,"):gsub("'c'", "'c\\nd'")))
     local name = measured()
     write("c.lua", (campaign("visits = 1,", "{ tokens = { 16, 32, 64 }, width = 8 }"):gsub("'c'", "'c\\nd'")))
-    local text, status = run "sample c.lua --out out --quiet --continue-changed"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet --continue-changed")
     assert.equal(4, #rows(name))
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status, text)
-    assert.matches(": 0 measured", text)
+    assert.matches(": 0 measured", ended(0, run "sample c.lua --out out --quiet"))
   end)
 
   it("without the visits that were damaged", function()
@@ -158,9 +140,7 @@ describe("ett sample continues", function()
     for _, line in ipairs { good, "0123 " .. good, io_module.hash(good) .. " " .. good:gsub("3}", "4}"), "{", "[1]" } do
       write(name, (whole:gsub("\n32,8,[^\n]*\n", "\n"):gsub("#~[^\n]*\n", "")))
       write(visits, "# visits: c " .. fingerprint .. "\n" .. line .. "\n")
-      local text, status = run "sample c.lua --out out --quiet"
-      assert.equal(0, status, text)
-      assert.matches(": 1 measured", text)
+      assert.matches(": 1 measured", ended(0, run "sample c.lua --out out --quiet"))
     end
   end)
 end)
@@ -175,9 +155,7 @@ describe("ett samples and ett fit", function()
       ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
       ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect with a CONFIG.yml",
     } do
-      local text, status = run("samples " .. arguments)
-      assert.equal(2, status, text)
-      assert.matches("^ett: " .. sentence .. "\n$", text)
+      assert.matches("^ett: " .. sentence .. "\n$", ended(2, run("samples " .. arguments)))
     end
     write("D_gelu_fp32.csv", "# ett: 0.1.0\ntokens,width,F_dur(us),B_dur(us)\n8,8,1,2\n16,8,2,4.")
     local entry = require("ett.profile.samples").index(folder)[1]
@@ -197,15 +175,11 @@ describe("ett sample", function()
   it("measures --limit shapes of a grid of any size, and reports grids that are too large", function()
     write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
       .. "width = { start = 1, stop = 1 << 30 } }"))
-    local text, status = run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")
-    assert.equal(0, status, text)
-    assert.matches(": 2 measured", text)
-    text, status = run("sample c.lua --out out --quiet", "timeout -k 1 60")
-    assert.equal(1, status)
+    assert.matches(": 2 measured", ended(0, run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")))
+    local text = ended(1, run("sample c.lua --out out --quiet", "timeout -k 1 60"))
     assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the limit of %d+ for one run; give "
       .. "%-%-limit, %-%-parts, or a design with count\n$", text)
-    text, status = run("sample c.lua --out out2 --quiet --active --limit 2", "timeout -k 1 60")
-    assert.equal(1, status)
+    text = ended(1, run("sample c.lua --out out2 --quiet --active --limit 2", "timeout -k 1 60"))
     assert.matches("; give %-%-parts, or a design with count\n$", text)
   end)
 
@@ -219,9 +193,7 @@ describe("ett sample", function()
       ["--device 0 --device_num 1"] = "%-%-device 0 and %-%-device_num 1 are the same option; give one",
       ["--threads 100000"] = "option '%-%-threads' must be at most 1024, got '100000'",
     } do
-      local text, status = run("sample c.lua " .. option)
-      assert.equal(2, status, text)
-      assert.matches("^ett: sample: " .. sentence, text)
+      assert.matches("^ett: sample: " .. sentence, ended(2, run("sample c.lua " .. option)))
     end
   end)
 
@@ -232,9 +204,7 @@ describe("ett sample", function()
     } do
       write("c.lua", "local one = { operator = 'gelu', shapes = { tokens = 1, width = 1 } }\n"
         .. "return { name = 'c', samples = { " .. samples .. " } }\n")
-      local text, status = run "sample c.lua --out out"
-      assert.equal(1, status, text)
-      assert.matches("^ett: c.lua: " .. sentence .. "\n$", text)
+      assert.matches("^ett: c.lua: " .. sentence .. "\n$", ended(1, run "sample c.lua --out out"))
     end
   end)
 
@@ -242,20 +212,17 @@ describe("ett sample", function()
     for _, mode in ipairs { "", "--run get_one", "--active" } do
       write("c.lua", "return { name = 'c', backend = 'cpu', samples = { { collective = 'all_reduce', "
         .. "shapes = { shape = 16 } } } }\n")
-      local text, status = run("sample c.lua --out out " .. mode)
-      assert.equal(1, status, text)
+      local text = ended(1, run("sample c.lua --out out " .. mode))
       assert.matches("^ett: c.lua: sample 1: all_reduce is a collective, the back end cpu measures operators; mpi and "
         .. "nccl measure collectives\n$", text)
       write("c.lua", campaign "")
-      text, status = run("sample c.lua --out out --backend mpi " .. mode)
-      assert.equal(1, status, text)
+      text = ended(1, run("sample c.lua --out out --backend mpi " .. mode))
       assert.matches("^ett: c.lua: sample 1: gelu is an operator, the back end mpi measures collectives\n$", text)
     end
   end)
 
   it("prints one shape as JSON", function()
-    local text, status = run "sample c.lua --run get_profiler --json"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample c.lua --run get_profiler --json")
     local doc = require("ett.json").decode(text)
     assert.same({ tokens = 16, width = 8 }, doc.shape)
     assert.is_true(doc.passes.forward.seconds > 0 and doc.passes.backward.repeats >= 1)
@@ -264,8 +231,7 @@ describe("ett sample", function()
 
   it("names the error of an empty campaign", function()
     lfs.mkdir(folder .. "/folder.yml")
-    local text, status = run "sample folder.yml"
-    assert.equal(1, status)
+    local text = ended(1, run "sample folder.yml")
     assert.matches("^ett: cannot read 'folder.yml': is a directory\n$", text)
     for fields, sentence in pairs {
       ["precision = {},"] = "field 'precision' must be a name such as \"fp32\" or a list of names",
@@ -278,9 +244,7 @@ describe("ett sample", function()
       ["precision = { 'fp32', 'fp16', 'fp32' },"] = "field 'precision' names 'fp32' twice",
     } do
       write("c.lua", campaign(fields))
-      text, status = run "sample c.lua --out out"
-      assert.equal(1, status, text)
-      assert.matches("^ett: c.lua: " .. sentence, text)
+      assert.matches("^ett: c.lua: " .. sentence, ended(1, run "sample c.lua --out out"))
     end
     for shapes, sentence in pairs {
       ["{ tokens = {}, width = 8 }"] = "dimension 'tokens': the list is empty",
@@ -292,13 +256,10 @@ describe("ett sample", function()
         "count must be at most 16777216, got 1000000000000",
     } do
       write("c.lua", campaign("", shapes))
-      text, status = run "sample c.lua --out out"
-      assert.equal(1, status, text)
-      assert.matches("^ett: c.lua: sample 1: [^\n]*" .. sentence .. "\n$", text)
+      assert.matches("^ett: c.lua: sample 1: [^\n]*" .. sentence .. "\n$", ended(1, run "sample c.lua --out out"))
     end
     write("c.lua", "return { name = 'c', samples = {} }\n")
-    text, status = run "sample c.lua --out out"
-    assert.equal(1, status)
+    text = ended(1, run "sample c.lua --out out")
     assert.matches("c.lua: field 'samples' is empty: there is nothing to measure", text)
   end)
 end)

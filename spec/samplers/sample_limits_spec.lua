@@ -1,5 +1,6 @@
 --- `ett sample` with kernels that never end, and with operators that request missing resources.
 local command = require "command"
+local ended = command.ended
 local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
@@ -46,8 +47,7 @@ describe("ett sample", function()
 
   it("records a kernel that exceeds the time limit, and continues", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
-    local text, status = run("sample c.lua --quiet", short)
-    assert.equal(0, status, text)
+    local text = ended(0, run("sample c.lua --quiet", short))
     local done, failed = rows(text)
     assert.same({ "1", "2" }, done)
     assert.equal("limit: sleeper: one run of its forward pass: did not end within 0.3 seconds "
@@ -57,8 +57,7 @@ describe("ett sample", function()
 
   it("names a kernel that does not end if its threads cannot be stopped; rows remain", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")
-    local text, status = run("sample c.lua --quiet --threads 2", short)
-    assert.equal(1, status, text)
+    local text = ended(1, run("sample c.lua --quiet --threads 2", short))
     assert.matches("ett: sleep with microseconds = 30000000 did not end within 0.3 seconds (ETT_KERNEL_SECONDS sets "
       .. "the limit) on 2 threads, which cannot be stopped; the rows so far are saved; exclude the shape with 'where'",
       text, 1, true)
@@ -67,8 +66,7 @@ describe("ett sample", function()
   it("records an endless loop in the operator's Lua code, and continues", function()
     operator("looper", "function op.cpu(s)\n  while s.n == 7 do pcall(string.rep, 'x', 1) end\n"
       .. "  return { { kind = 'scale', rows = s.n, cols = 8 } }\nend", "3, 7, 5")
-    local text, status = run("sample c.lua --quiet", short)
-    assert.equal(0, status, text)
+    local text = ended(0, run("sample c.lua --quiet", short))
     local done, failed = rows(text)
     assert.same({ "3", "5" }, done)
     assert.matches("looper.lua:6: this Lua code ran longer than 0.3 seconds", failed["7"], 1, true)
@@ -77,8 +75,7 @@ describe("ett sample", function()
   it("chooses shapes although a constraint of the operator never ends", function()
     operator("looper", "op.constraints = { { 'n must end', function(s) while s.n == 7 do end return true end } }\n"
       .. "function op.cpu(s) return { { kind = 'scale', rows = s.n, cols = 8 } } end", "3, 7, 5")
-    local text, status = run("sample c.lua --quiet --active", "timeout -k 1 60 env " .. short)
-    assert.equal(0, status, text)
+    local text = ended(0, run("sample c.lua --quiet --active", "timeout -k 1 60 env " .. short))
     local done = rows(text)
     table.sort(done)
     assert.same({ "3", "5" }, done)
@@ -86,8 +83,7 @@ describe("ett sample", function()
 
   it("ends the check of an operator whose kernel never ends", function()
     operator("looper", "function op.kernel(k, s)\n  while true do end\nend", "3")
-    local text, status = run("sample c.lua --quiet", "timeout -k 1 60 env " .. short)
-    assert.equal(1, status, text)
+    local text = ended(1, run("sample c.lua --quiet", "timeout -k 1 60 env " .. short))
     assert.matches("looper.lua:6: this Lua code ran longer than 0.3 seconds", text, 1, true)
   end)
 
@@ -95,16 +91,14 @@ describe("ett sample", function()
     operator("scaler", "function op.cpu(s) return { { kind = 'scale', rows = s.n, cols = 8 } } end", "3")
     local all = require("ett.sample").processors()
     for threads = 1, math.min(2, all) do
-      local text, status = run(("sample c.lua --quiet --threads %d --device 0 --out t%d"):format(threads, threads))
-      assert.equal(0, status, text)
+      local text = ended(0, run(("sample c.lua --quiet --threads %d --device 0 --out t%d"):format(threads, threads)))
       local file = assert(io.open(folder .. "/" .. text:match("(%S+%.csv): ")))
       assert.matches(threads == 1 and "# threads: 1 pinned to processor 0\n"
         or "# threads: 2 pinned to processors 0, %d+\n",
         file:read("a"))
       file:close()
     end
-    local text, status = run "sample c.lua --quiet --threads 1000"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --quiet --threads 1000")
     assert.matches("ett: 1000 threads need 1000 processors, this process may use %d+\n", text)
     if os.execute("taskset -c 0 true 2>/dev/null") then
       assert.matches("2 threads need 2 processors, this process may use 1",

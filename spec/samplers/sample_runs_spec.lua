@@ -1,5 +1,6 @@
 --- `ett sample` from one run to the next: what the header says, what a changed campaign leaves, which shapes are whose.
 local command = require "command"
+local ended = command.ended
 local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
@@ -39,8 +40,7 @@ describe("ett sample", function()
 
   it("writes the back end's settings into the header", function()
     write("c.lua", campaign("", gelu))
-    local text, status = run "sample c.lua --out s --quiet --budget 0.003 --limit 2"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out s --quiet --budget 0.003 --limit 2")
     local made = table_in "s"
     assert.matches("\n# clock: %S+ MHz nominal", made)
     assert.matches("\n# options: backend cpu, parts 1, part 1, budget 0.003 s, target 1 %, at least 1 repeats "
@@ -51,8 +51,7 @@ describe("ett sample", function()
     write("c.lua", campaign("", "{ operator = 'gelu', shapes = { tokens = { start = 8, stop = 80, step = 8 }, "
       .. "width = { start = 8, stop = 80, step = 8 } } },"))
     for run_number = 1, 2 do
-      local text, status = run "sample c.lua --out s --quiet --active --target-error 1e-6 --limit 9"
-      assert.equal(0, status, text)
+      local text = ended(0, run "sample c.lua --out s --quiet --active --target-error 1e-6 --limit 9")
       assert.matches(" with " .. 9 * run_number .. " of 100 shapes\n", text)
       local shapes = rows(table_in "s")
       assert.equal(9 * run_number, #shapes)
@@ -69,8 +68,7 @@ describe("ett sample", function()
     write("g.yml", "{ kernel_name: gelu, first_n_column: 4, columns_name: [mp, b, l, dim, 'F_dur(us)', 'B_dur(us)'],\n"
       .. " starts: [1, 1, 8, 16], steps: [2, 2, 8, 16], ends: [1, 1, 16, 16], operators: [mul, mul, add, add],\n"
       .. " targets: [[a], [b]], wait: 4, warmup: 6, active: 12, warmup_shapes: [1, 1, 8, 16], shapes: [1, 1] }\n")
-    local text, status = run "sample g.yml --backend cpu --precision fp32 --out s"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample g.yml --backend cpu --precision fp32 --out s")
     assert.matches("ett: note: shapes has 2 values for 4 dimensions: get_one, get_profiler and run_function take the "
       .. "first shape of the ranges\n", text, 1, true)
     assert.matches("\n# schedule: warmed until stable in place of wait 4, warmup 6 and warmup_shapes; active 12: "
@@ -94,18 +92,14 @@ describe("ett sample", function()
 
   it("lists no shapes of an unknown operator", function()
     write("c.lua", "return { name = 'c', samples = { { operator = 'nosuch', shapes = { b = { 1, 2 } } } } }\n")
-    local text, status = run "sample c.lua --list"
-    assert.equal(1, status)
-    assert.matches("unknown operator 'nosuch'", text)
+    assert.matches("unknown operator 'nosuch'", ended(1, run "sample c.lua --list"))
   end)
 
   it("continues an edited campaign only with --continue-changed, and then refuses the old version", function()
     write("c.lua", campaign("", gelu))
     write("d.lua", campaign("", gelu .. " "))
     run "sample c.lua --out s --quiet --limit 1"
-    local text, status = run "sample d.lua --out s --quiet"
-    assert.equal(1, status)
-    assert.matches("was started by another version of this campaign", text)
+    assert.matches("was started by another version of this campaign", ended(1, run "sample d.lua --out s --quiet"))
     assert.equal(0, (select(2, run "sample d.lua --out s --quiet --continue-changed --limit 1")))
     assert.equal(0, (select(2, run "sample d.lua --out s --quiet")))
     assert.equal(1, (select(2, run "sample c.lua --out s --quiet")))
@@ -114,9 +108,7 @@ describe("ett sample", function()
     -- The second line stands above the rows of the second version.
     local first, second = made:match("^.-\n# campaign: c (%x+)\n.-\n16,8,[^\n]*\n# campaign: c (%x+)\n")
     assert.is_true(second ~= nil and first ~= second, made)
-    text, status = run "samples merge s --output m"
-    assert.equal(0, status, text)
-    assert.matches("3 rows of 1 tables", text)
+    assert.matches("3 rows of 1 tables", ended(0, run "samples merge s --output m"))
   end)
 
   it("fails when every shape does", function()
@@ -128,8 +120,7 @@ describe("ett sample", function()
       .. "return { { kind = 'scale', rows = 1, cols = 1 } } end\n"
       .. "return op\n")
     write("c.lua", campaign("", "{ operator = 'broken', shapes = { n = { 2, 3 } } }"))
-    local text, status = run "sample c.lua --out s --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample c.lua --out s --quiet")
     assert.matches("0 measured, 2 failed", text)
     assert.matches("ett: no shape could be measured; the tables give the reasons %(#! failed%)\n", text)
     write("d.lua", campaign("", "{ operator = 'broken', shapes = { n = { 1, 2 } } }"))
@@ -142,8 +133,7 @@ describe("ett sample", function()
       { run "sample c.lua --list --parts 2" })
     assert.same({ "# gelu: 1 shapes of 3, part 2 of 2\ntokens,width\n32,8\n", 0 },
       { run "sample c.lua --list --parts 2 --part 2" })
-    local text, status = run "sample c.lua --list --parts 2 --part 3"
-    assert.equal(2, status)
+    local text = ended(2, run "sample c.lua --list --parts 2 --part 3")
     assert.matches("--part must be 1 to 2 (--parts), got 3\n", text, 1, true)
   end)
 
@@ -152,8 +142,7 @@ describe("ett sample", function()
       write("c.lua", campaign(fields, gelu .. "{ operator = 'gelu', shapes = { tokens = { 48, 64 }, width = 8 } }, "
         .. "{ operator = 'residual_add', shapes = { tokens = 16, hidden = 8 } }"))
       os.execute(("rm -rf '%s/s'"):format(folder))
-      local text, status = run "sample c.lua --out s --quiet"
-      assert.equal(0, status, text)
+      local text = ended(0, run "sample c.lua --out s --quiet")
       assert.matches("gelu_fp32.csv: 3 measured.+gelu_fp32.csv: 1 measured", text)
       assert.matches("residual_add_fp32.csv: 1 measured", text)
     end
@@ -165,9 +154,7 @@ describe("ett sample", function()
       ["c.lua: min_repeats = 9 is more than max_repeats = 3"] = "min_repeats = 9, max_repeats = 3,",
     } do
       write("c.lua", ("return { name = 'c', %s samples = { %s } }"):format(fields, gelu))
-      local text, status = run "sample c.lua --out s --quiet"
-      assert.equal(1, status)
-      assert.matches(said, text, 1, true)
+      assert.matches(said, ended(1, run "sample c.lua --out s --quiet"), 1, true)
     end
   end)
 end)

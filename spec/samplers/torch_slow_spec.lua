@@ -1,6 +1,7 @@
 --- The PyTorch back end with real PyTorch on the host, its reading of a trace of known times, and what it
 --- says without PyTorch.
 local command = require "command"
+local ended = command.ended
 local find = require "ett.base.find"
 local host = require "ett.host"
 local json = require "ett.json"
@@ -64,20 +65,17 @@ describe("samplers/torch on the host", function()
     finally(function() command.remove(folder) end)
     command.write(folder, "c.lua", [[return { name = "c", backend = "torch", precision = "fp32", samples = {
       { operator = "gelu", shapes = { tokens = { 16, 32 }, width = 64 } } } }]])
-    local text, status = command.ett(folder, "sample c.lua --out out --quiet --threads 1 --limit 1")
-    assert.equal(0, status, text)
-    text, status = command.ett(folder, "sample c.lua --out out --quiet --threads 2")
-    assert.equal(1, status)
+    ended(0, command.ett(folder, "sample c.lua --out out --quiet --threads 1 --limit 1"))
+    local text = ended(1, command.ett(folder, "sample c.lua --out out --quiet --threads 2"))
     assert.matches("was started with time: clock of the host around each pass, 1 thread, now clock", text, 1, true)
-    text, status = command.ett(folder, "sample c.lua --out out --quiet --threads 1")
-    assert.equal(0, status, text)
+    ended(0, command.ett(folder, "sample c.lua --out out --quiet --threads 1"))
   end)
 
   with_torch("measures every kind of shape of the bundled campaign into tables that say how", function()
     local folder = command.folder()
     finally(function() command.remove(folder) end)
-    local text, status = command.ett(folder, "sample cpu_30s --backend torch --limit 1 --raw --out out --json --quiet")
-    assert.equal(0, status, text)
+    local text = ended(0, command.ett(folder,
+      "sample cpu_30s --backend torch --limit 1 --raw --out out --json --quiet"))
     local reports = assert(json.decode(text:match("%[.*%]")))
     assert.equal(11, #reports)
     for _, report in ipairs(reports) do
@@ -100,8 +98,7 @@ describe("samplers/torch on the host", function()
     finally(function() command.remove(folder) end)
     command.write(folder, "c.lua", [[return { name = "c", backend = "torch", threads = 2, statistic = "median",
       samples = { { operator = "gelu", shapes = { tokens = 256, width = 256 } } } }]])
-    local text, status = command.ett(folder, "sample c.lua --raw --out out --quiet")
-    assert.equal(0, status, text)
+    local text = ended(0, command.ett(folder, "sample c.lua --raw --out out --quiet"))
     text = command.read(folder, text:match("(out/%S+%.csv)"))
     assert.matches("\n# time: clock of the host around each pass, 2 threads\n", text)
     local times = require("ett.samples.table").mark(text:match("#~ repeats: [^\n]+")).seconds
@@ -140,8 +137,7 @@ describe("samplers/torch without PyTorch", function()
   before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
   local function refused(interpreter)
-    local text, status = command.ett(folder, "sample cpu_30s --backend torch", "ETT_PYTHON=" .. interpreter)
-    assert.equal(1, status)
+    local text = ended(1, command.ett(folder, "sample cpu_30s --backend torch", "ETT_PYTHON=" .. interpreter))
     return text
   end
 

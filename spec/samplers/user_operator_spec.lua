@@ -1,6 +1,7 @@
 --- A new operator is one Lua file: the one that samplers/README.md prints is sampled on the CPU, fitted and
 --- predicted with, by the commands a user would type.
 local command = require "command"
+local ended = command.ended
 local find = require "ett.base.find"
 local lfs = require "lfs"
 
@@ -39,12 +40,10 @@ describe("a user's operator", function()
       { operator = "adapter", shapes = { tokens = { 64, 96, 128, 256, 384 }, width = { 64, 128, 192, 256 } } },
       { operator = "low_rank", shapes = { tokens = { 64, 128 }, width = { 64, 128 }, rank = 16 } } } }
 ]])
-    local text, status = run "sample c.lua --backend cpu --out out --quiet"
-    assert.equal(0, status, text)
+    local text = ended(0, run "sample c.lua --backend cpu --out out --quiet")
     assert.matches("_adapter_fp32%.csv: 20 measured, 0 failed", text)
     assert.matches("_low_rank_fp32%.csv: 4 measured, 0 failed", text)
-    text, status = run "fit out"
-    assert.equal(0, status, text)
+    text = ended(0, run "fit out")
     assert.matches("adapter fp32 forward", text)
     assert.matches("adapter fp32 backward", text)
 
@@ -64,8 +63,7 @@ describe("a user's operator", function()
         clip_gradients = false } }
       print(("step %.9g"):format(e.step_seconds))
 ]])
-    text, status = run "run ask.lua"
-    assert.equal(0, status, text)
+    text = ended(0, run "run ask.lua")
     local one, provenance = text:match("one (%S+) (%S+)")
     assert.equal("interpolated", provenance)
     one = tonumber(one)
@@ -89,14 +87,10 @@ describe("a user's operator", function()
     command.write(here, "c.lua", [[return { name = "c", budget_seconds = 0.004, visits = 1, cold_bytes = 8388608,
       samples = { { operator = "adapter", shapes = { tokens = { 64, 128, 256, 384 }, width = { 64, 128, 256 } } } } }
 ]])
-    local text, status = ett "sample c.lua --quiet"
-    assert.equal(0, status, text)
-    text, status = ett "fit samples --path ."
-    assert.equal(0, status, text)
-    assert.matches("adapter fp32 forward", text)
-    text, status = ett("predict --path . --cluster dgx_h100 --model thin layers=4 hidden=128 heads=1 ffn=128 vocab=100 "
-      .. "seq=64 micro_batches=1")
-    assert.equal(0, status, text)
+    ended(0, ett "sample c.lua --quiet")
+    assert.matches("adapter fp32 forward", ended(0, ett "fit samples --path ."))
+    local text = ended(0, ett("predict --path . --cluster dgx_h100 --model thin layers=4 hidden=128 heads=1 "
+      .. "ffn=128 vocab=100 seq=64 micro_batches=1"))
     assert.matches("\n  adapter +%d", text)
     command.write(here, "operators/other.lua",
       (example("README.md", "adapter"):gsub('name = "adapter"', 'name = "other"')))
@@ -125,27 +119,20 @@ return op
     end
     campaign "8, 16"
     operator ", trans_B = true"
-    local text, status = ett "sample c.lua --quiet"
-    assert.equal(1, status, text)
+    local text = ended(1, ett "sample c.lua --quiet")
     assert.matches("last failure: 16: operator 'own': k.gemm: unknown field 'trans_B'; did you mean 'trans_b'?", text,
       1, true)
-    text, status = ett "sample c.lua --quiet"
-    assert.equal(1, status, text)
+    text = ended(1, ett "sample c.lua --quiet")
     assert.matches("0 measured, 0 failed.*\n  2 skipped, because they failed before %(#! failed%); "
       .. "%-%-retry%-failed measures them again", text)
     operator ", trans_b = true"
-    text, status = ett "sample c.lua --quiet"
-    assert.equal(0, status, text)
-    assert.matches("2 measured, 0 failed", text)
+    assert.matches("2 measured, 0 failed", ended(0, ett "sample c.lua --quiet"))
     operator ", trans_a = true"
-    text, status = ett "sample c.lua --quiet"
-    assert.equal(1, status, text)
+    text = ended(1, ett "sample c.lua --quiet")
     assert.matches("was started with another version of %./own%.lua %(%x+, now %x+%); give %-%-continue%-changed "
       .. "to continue, or %-%-out for a new folder", text)
     campaign "8, 16, 32"
-    text, status = ett "sample c.lua --quiet --continue-changed"
-    assert.equal(0, status, text)
-    assert.matches("1 measured, 0 failed", text)
+    assert.matches("1 measured, 0 failed", ended(0, ett "sample c.lua --quiet --continue-changed"))
     local files = 0
     for name in lfs.dir(here .. "/samples") do
       if name:match "%.csv$" then
@@ -186,8 +173,7 @@ return op
       .. "function op.flops() return 1.0 end\nfunction op.bytes() return 1.0 end\nfunction op.cpu()\n"
       .. "  calls = { { kind = 'scale', rows = 1, cols = 1 } }\n  return calls\nend\nreturn op\n")
     write("l.lua", "return { name = 'l', samples = { { operator = 'loose', shapes = { n = 1 } } } }\n")
-    local text, status = run "sample l.lua --out loose --quiet"
-    assert.equal(1, status)
+    local text = ended(1, run "sample l.lua --out loose --quiet")
     assert.matches("/operators/loose%.lua:6: assignment to undeclared global 'calls'; write 'local calls'", text)
   end)
 

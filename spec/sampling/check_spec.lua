@@ -2,6 +2,7 @@
 --- user reads about it.
 local check = require "ett.sampling.check"
 local command = require "command"
+local ended = command.ended
 local doubles = require "ett.operator.doubles"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -199,27 +200,21 @@ describe("the CPU back end's outputs", function()
     write("samplers/cpu/doubles.lua", ("local kinds = dofile '%s/samplers/cpu/doubles.lua'\n"):format(host.root)
       .. "local gelu = kinds.gelu\nfunction kinds.gelu(d, v, pass)\n  local out = gelu(d, v, pass)\n"
       .. "  if out.dx then out.dx[5] = out.dx[5] + 1 end\n  return out\nend\nreturn kinds\n")
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status, text)
+    local text = ended(1, run "sample c.lua --out out --quiet")
     local sentence = "gelu backward in fp32 computes a wrong result: operand 3 'dx' of kind gelu, element 5 of 96, is "
     assert.is_truthy(text:find("0 measured, 2 failed", 1, true), text)
     assert.is_truthy(text:find("not measured: " .. sentence, 1, true), text)
     assert.is_truthy(table_text():find("\n# checked: wrong: " .. sentence, 1, true), table_text())
     assert.is_truthy(table_text():find("\n#! failed: all: wrong: " .. sentence, 1, true))
     -- It stays refused with a message and is not run again; no row is written.
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(1, status, text)
+    text = ended(1, run "sample c.lua --out out --quiet")
     assert.is_truthy(text:find("not measured: " .. sentence, 1, true), text)
-    text, status = run "sample c.lua --out out --quiet --retry-failed"
-    assert.equal(1, status, text)
+    ended(1, run "sample c.lua --out out --quiet --retry-failed")
     assert.equal(1, select(2, table_text():gsub("#! failed", "")))
     write("samplers/cpu/doubles.lua", mended)
-    text, status = run "sample c.lua --out out --quiet --retry-failed"
-    assert.equal(0, status, text)
-    assert.matches(": 2 measured, 0 failed", text)
+    assert.matches(": 2 measured, 0 failed", ended(0, run "sample c.lua --out out --quiet --retry-failed"))
     assert.matches("\n#! checked: yes, worst relative error %S+ at tokens=12 width=8\n", table_text())
-    text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet")
   end)
 
   it("are looked at with the back end's own parts, whatever stands beside the campaign", function()
@@ -227,8 +222,7 @@ describe("the CPU back end's outputs", function()
       .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
     for _, name in ipairs { "check", "doubles", "timing" } do write(name .. ".lua", "error 'this is the user\'s'\n") end
-    local text, status = run "sample c.lua --out out --quiet"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet")
     assert.matches("\n# checked: yes, worst relative error ", table_text())
   end)
 
@@ -236,8 +230,7 @@ describe("the CPU back end's outputs", function()
     write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
       .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
-    local text, status = run "sample c.lua --out out --quiet --no-check"
-    assert.equal(0, status, text)
+    ended(0, run "sample c.lua --out out --quiet --no-check")
     assert.matches("\n# checked: no: %-%-no%-check\n", table_text())
   end)
 end)

@@ -1,5 +1,6 @@
 --- `ett cluster init` on a machine with GPUs: on the stand-in (spec/support/gpu), whose products take 3 us and their
 --- FLOPs at 400 TFLOP/s, whose copies between devices run at 400 GB/s over the link and at 50 GB/s without one.
+local ended = require("command").ended
 local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett cluster init with GPUs", _ENV) then return end
@@ -17,8 +18,7 @@ local function cluster()
 end
 
 local function fails(pattern, settings, more)
-  local out, status = init(settings, more)
-  assert.equal(1, status, out)
+  local out = ended(1, init(settings, more))
   stand_in.one_sentence(out)
   assert.matches(pattern, out)
   assert.is_nil(require("lfs").attributes(folder .. "/clusters"))
@@ -29,8 +29,7 @@ describe("ett cluster init with GPUs", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("writes what the driver says and the probes measure, each with its source", function()
-    local out, status = init { ETT_GPU_DEVICES = 4 }
-    assert.equal(0, status, out)
+    ended(0, init { ETT_GPU_DEVICES = 4 })
     local c = cluster()
     assert.equal(4, c.gpus_per_node)
     assert.equal("Stand-In90", c.device.name)
@@ -53,16 +52,14 @@ describe("ett cluster init with GPUs", function()
     assert.equal(0, counts.held_bytes)
     assert.equal(0, counts.held_objects)
     -- A prediction on it, with nothing sampled yet.
-    out, status = stand_in.run(folder, "predict --cluster clusters/mine.lua --model llama layers=4 hidden=512 heads=8 "
-      .. "ffn=1024 vocab=1000 seq=512 global_batch=8 dp=4 dtype=fp8")
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, "predict --cluster clusters/mine.lua --model llama layers=4 hidden=512 heads=8 "
+      .. "ffn=1024 vocab=1000 seq=512 global_batch=8 dp=4 dtype=fp8"))
   end)
 
   it("probes the precisions that the device has, and needs no link for one device", function()
     for capability, wanted in pairs { [75] = { "fp16", "fp32" }, [80] = { "bf16", "fp16", "fp32" } } do
       os.execute(("rm -rf '%s/clusters'"):format(folder))
-      local out, status = init({ ETT_GPU_CAPABILITY = capability }, "--json")
-      assert.equal(0, status, out)
+      ended(0, init({ ETT_GPU_CAPABILITY = capability }, "--json"))
       local c = cluster()
       assert.same(wanted, require("ett.base.schema").keys(c.device.peak_flops))
       assert.equal(1, c.gpus_per_node)
@@ -71,21 +68,18 @@ describe("ett cluster init with GPUs", function()
   end)
 
   it("reports copies between devices that go through the host", function()
-    local out, status = init { ETT_GPU_DEVICES = 2, ETT_GPU_PEER = 0 }
-    assert.equal(0, status, out)
+    ended(0, init { ETT_GPU_DEVICES = 2, ETT_GPU_PEER = 0 })
     assert.equal("through the host's memory", cluster().links.intra.name)
     assert.near(5e10, cluster().links.intra.bandwidth, 3e9)
   end)
 
   it("fits its probes into a small memory", function()
-    local out, status = init { ETT_GPU_MEMORY = 400000000 }
-    assert.equal(0, status, out)
+    ended(0, init { ETT_GPU_MEMORY = 400000000 })
     assert.matches("2048%^3 products", cluster().device.source)
   end)
 
   it("does not touch the GPUs with --backend cpu", function()
-    local out, status = init(nil, "--backend cpu")
-    assert.equal(0, status, out)
+    local out = ended(0, init(nil, "--backend cpu"))
     assert.same({ "fp32" }, require("ett.base.schema").keys(cluster().device.peak_flops))
     assert.is_nil(out:find("Stand-In", 1, true))
     assert.is_nil(stand_in.report(folder, "report").cuMemAlloc)

@@ -39,6 +39,13 @@ function command.shell(line)
   return output, math.tointeger(tonumber(status))
 end
 
+--- Checks the exit status of a command; returns its output, which is the message if the status is another one.
+---   assert.matches("2 measured", command.ended(0, command.ett(folder, "sample c.lua")))
+function command.ended(wanted, output, status)
+  if status ~= wanted then error(("exit status %s, expected %d:\n%s"):format(status, wanted, output), 2) end
+  return output
+end
+
 -- The words of a command line; nil if it needs a shell.
 local function words_of(line)
   if line:find "[|&;<>$`\\*?()#~\n]" or line:find "^[%w_]+=" then return nil end

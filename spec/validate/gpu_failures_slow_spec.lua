@@ -1,5 +1,6 @@
 --- What goes wrong in `ett validate --backend cuda`, on the stand-in GPU: one sentence with the option, the
 --- configuration or the device in it, nothing held.
+local ended = require("command").ended
 local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett validate --backend cuda that fails", _ENV) then return end
@@ -49,10 +50,9 @@ describe("ett validate --backend cuda that fails", function()
   end)
 
   it("names the configuration in whose step the device failed", function()
-    local out, status = stand_in.run(folder, short .. " --out samples")
-    assert.equal(0, status, out)
+    ended(0, stand_in.run(folder, short .. " --out samples"))
     -- With its samples in place a run launches what measures the launches (some 3700), then trains.
-    out, status = stand_in.run(folder, short .. " --out samples", { ETT_GPU_LOST = "4700:214" })
+    local out, status = stand_in.run(folder, short .. " --out samples", { ETT_GPU_LOST = "4700:214" })
     one_sentence(out, status, 1)
     assert.matches("^ett: configuration [12]: device 0 %(Stand%-In 90%): .*uncorrectable ECC error", out)
   end)
@@ -88,8 +88,7 @@ describe("ett validate --backend cuda that fails", function()
       print(table.concat(assert(work:read(x)), " "))
       print(work:launches(), #assert(work:time_parts { 1, 1, 2 }))
     ]])
-    local out, status = stand_in.run(folder, "run refused.lua")
-    assert.equal(0, status, out)
+    local out = ended(0, stand_in.run(folder, "run refused.lua"))
     assert.matches("a view of 5 elements from element 4: tensor 0 has 8\na view of 2 elements from element %-1", out)
     assert.matches("the parts must cover all launches\npart 2 ends at launch 1 of 2: ends must ascend\n"
       .. "part 2 ends at launch 3 of 2", out)

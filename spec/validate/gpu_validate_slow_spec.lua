@@ -1,5 +1,6 @@
 --- `ett validate --backend cuda` on the stand-in GPU: training steps that compute, against the CPU back end's; the
 --- whole command from samples to the report. What goes wrong: gpu_failures_slow_spec.lua.
+local ended = require("command").ended
 local json = require "ett.json"
 local stand_in = require "stand_in"
 
@@ -50,8 +51,7 @@ describe("ett validate --backend cuda", function()
   for precision, tolerance in pairs { fp32 = 1e-6, bf16 = 1e-3 } do
     it("has the CPU back end's losses in " .. precision .. ", step by step", function()
       stand_in.write(folder, "same.lua", same_steps:format(precision, 4))
-      local out, status = stand_in.run(folder, "run same.lua", stand_in.computing())
-      assert.equal(0, status, out)
+      local out = ended(0, stand_in.run(folder, "run same.lua", stand_in.computing()))
       local first, last
       local steps = 0
       for cpu, cuda in out:gmatch("loss (%S+) (%S+)") do
@@ -75,18 +75,15 @@ describe("ett validate --backend cuda", function()
         print(#row.records)
       end
     ]])
-    local out, status = stand_in.run(folder, "run prove.lua", stand_in.computing())
-    assert.equal(0, status, out)
-    assert.equal("29\n29\n", out)
+    assert.equal("29\n29\n", ended(0, stand_in.run(folder, "run prove.lua", stand_in.computing())))
   end)
 
   -- A kernel of the stand-in takes 5 us and a product what its FLOPs say, in a sample as in a step: what is predicted
   -- is what is measured, unless something is counted twice, left out, or asked for at the wrong shape.
   for _, precision in ipairs { "bf16", "fp32" } do
     it("predicts the operators that the step runs, one by one, in " .. precision, function()
-      local out, status = stand_in.run(folder, ("validate --backend cuda --precision %s --configurations 4 --steps 5 "
-        .. "--scale 0.3 --json 2>/dev/null"):format(precision), { ETT_GPU_REPORT = folder .. "/report" })
-      assert.equal(0, status, out)
+      local out = ended(0, stand_in.run(folder, ("validate --backend cuda --precision %s --configurations 4 --steps 5 "
+        .. "--scale 0.3 --json 2>/dev/null"):format(precision), { ETT_GPU_REPORT = folder .. "/report" }))
       stand_in.write(folder, "result.json", out)
       local result = assert(json.read(folder .. "/result.json"))
       assert.equal("cuda", result.backend)
@@ -121,8 +118,7 @@ describe("ett validate --backend cuda", function()
   end
 
   it("prints the report, and uses a GPU by default", function()
-    local out, status = stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.5 --lines --no-check")
-    assert.equal(0, status, out)
+    local out = ended(0, stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.5 --lines --no-check"))
     assert.matches("\n1x1  2 x 768 heads 12 vocab 8192 batch 4x1 seq 1024  predicted +%d+%.%d+ ms  measured "
       .. "+%d+%.%d+ ms  error +[-+]%d+%.%d %%  loss %d", out)
     assert.matches("\n    flash_attention +backward +2%.0 +%d+%.%d+ +%d+%.%d+ +[-+]%d", out)

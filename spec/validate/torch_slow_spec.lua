@@ -1,5 +1,6 @@
 -- `ett validate --backend torch`: a PyTorch program without ett code is recorded, read and predicted.
 local command = require "command"
+local ended = command.ended
 local find = require "ett.base.find"
 local json = require "ett.json"
 local torch = require "ett.validate.torch"
@@ -14,9 +15,8 @@ describe("ett validate --backend torch", function()
   for layout, count in pairs { ["1x1"] = 2, ["2x1"] = 1 } do
     it("reads every plan off its traces and predicts steps of other sizes, " .. layout, function()
       if not python then pending(reason) return end
-      local text, status = command.ett(folder, "validate --backend torch --layouts " .. layout
-        .. " --scale 0.17 --configurations " .. count .. " --steps 2 --json --out out 2>/dev/null", "timeout 600")
-      assert.equal(0, status, text)
+      local text = ended(0, command.ett(folder, "validate --backend torch --layouts " .. layout
+        .. " --scale 0.17 --configurations " .. count .. " --steps 2 --json --out out 2>/dev/null", "timeout 600"))
       local group = assert(json.decode(text)).groups[1]
       assert.equal(count, #group.rows)
       assert.equal(group.fields_read, group.fields_right)
@@ -36,14 +36,10 @@ describe("ett validate --backend torch", function()
   end
 
   it("refuses layouts and options that it does not have", function()
-    local text, status = command.ett(folder, "validate --backend torch --layouts 1x2")
-    assert.equal(2, status)
+    local text = ended(2, command.ett(folder, "validate --backend torch --layouts 1x2"))
     assert.matches("has the layouts 1x1 and 2x1, got '1x2'", text)
-    text, status = command.ett(folder, "validate --backend torch --precision bf16")
-    assert.equal(2, status)
-    assert.matches("trains in fp32", text)
-    text, status = command.ett(folder, "validate --backend torch --thorough")
-    assert.equal(2, status)
+    assert.matches("trains in fp32", ended(2, command.ett(folder, "validate --backend torch --precision bf16")))
+    text = ended(2, command.ett(folder, "validate --backend torch --thorough"))
     assert.matches("%-%-thorough is for the back end cpu; torch always runs all", text)
   end)
 end)

@@ -1,5 +1,6 @@
 --- `ett validate` on one processor, and runs that must fail. Every layout: validate_slow_spec.lua.
 local command = require "command"
+local ended = command.ended
 local host = require "ett.host"
 
 if not require("needs").cpu("ett validate elsewhere", _ENV) then return end
@@ -28,9 +29,8 @@ describe("ett validate", function()
     if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
     for layout, crowded in pairs { ["1x1"] = "over 1 configuration\n$",
       ["2x1"] = "over 1 configuration; 2 ranks share a processor\n$" } do
-      local text, status = shell(("ETT_PATH='%s' taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 "
-        .. "--out %s/%s"):format(wrong(), validate, layout, folder, layout))
-      assert.equal(0, status, text)
+      local text = ended(0, shell(("ETT_PATH='%s' taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 "
+        .. "--out %s/%s"):format(wrong(), validate, layout, folder, layout)))
       assert.matches(crowded, text)
       assert.matches("# threads: 1 pinned to processor 1\n",
         (shell(("cat %s/%s/ranks_*_near/*gelu*.csv"):format(folder, layout))))
@@ -39,9 +39,8 @@ describe("ett validate", function()
 
   it("predicts nothing from an operator that computes a wrong result", function()
     for layout, where in pairs { ["1x1"] = "", ["2x1"] = "layout 2x1, 2 ranks: " } do
-      local text, status = shell(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 --steps 1"):format(
-        wrong(), validate, layout))
-      assert.equal(1, status)
+      local text = ended(1, shell(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 --steps 1"):format(
+        wrong(), validate, layout)))
       assert.is_truthy(text:find("ett: " .. where .. "sampling operators: ", 1, true), text)
     end
   end)
@@ -71,8 +70,7 @@ describe("ett validate", function()
   end)
 
   it("names mpirun if it is missing", function()
-    local text, status = shell(("PATH=/nowhere %s --layouts 2x1"):format(validate))
-    assert.equal(1, status)
+    local text = ended(1, shell(("PATH=/nowhere %s --layouts 2x1"):format(validate)))
     assert.matches("ett: layout 2x1 needs several ranks: no mpirun here: install openmpi%-bin", text)
   end)
 end)

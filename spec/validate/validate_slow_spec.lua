@@ -1,6 +1,7 @@
 --- `ett validate` between ranks: a layout from samples to the error of its steps. It runs alone (spec/CMakeLists.txt).
 --- One processor and runs that must fail: validate_other_slow_spec.lua. Ranks that die: validate_kill_slow_spec.lua.
 local command = require "command"
+local ended = command.ended
 local host = require "ett.host"
 
 if not require("needs").cpu("ett validate between ranks", _ENV) then return end
@@ -18,11 +19,9 @@ describe("ett validate between ranks", function()
 
   it("predicts and trains every layout of several ranks, and continues from earlier samples", function()
     local out = ("--lines --out '%s/out'"):format(folder)
-    local text, status = shell(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(validate, out))
-    assert.equal(0, status, text)
+    local text = ended(0, shell(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(validate, out)))
     local more
-    more, status = shell(("%s --layouts 2x2 --no-check --configurations 1 --steps 2 %s"):format(validate, out))
-    assert.equal(0, status, more)
+    more = ended(0, shell(("%s --layouts 2x2 --no-check --configurations 1 --steps 2 %s"):format(validate, out)))
     text = text .. more
     -- Configurations, the size of the last one, a collective.
     for layout, expected in pairs { ["2x1"] = { 2, "4 x 128", "dp +all_reduce" },
@@ -41,8 +40,7 @@ describe("ett validate between ranks", function()
     local function rows() return (shell(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))) end
     local sampled = rows()
     assert.is_true(tonumber(sampled) >= 9 * 4, sampled)
-    text, status = shell(("%s --no-check --configurations 1 --layouts 2x1 --steps 1 %s"):format(validate, out))
-    assert.equal(0, status, text)
+    ended(0, shell(("%s --no-check --configurations 1 --layouts 2x1 --steps 1 %s"):format(validate, out)))
     assert.equal(sampled, rows())
   end)
 end)
