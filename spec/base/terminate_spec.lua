@@ -3,7 +3,7 @@ local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"
 
-local folder
+local folder = command.each_folder(_ENV)
 
 local function write(name, text) command.write(folder, name, text) end
 
@@ -21,10 +21,8 @@ end
 
 describe("SIGTERM", function()
   before_each(function()
-    folder = command.folder()
     lfs.mkdir(folder .. "/tmp")
   end)
-  after_each(function() command.remove(folder) end)
 
   it("closes a script's objects, removes its temporary folder, and ends it", function()
     write("long.lua", [[

@@ -50,9 +50,7 @@ local lines = {
 }
 
 describe("the completion of", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   for shell, of in pairs(shells) do
     it(shell .. " knows names of models, clusters, stacks, schedules, fields and arguments, and files", function()

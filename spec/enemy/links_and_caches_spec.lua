@@ -5,7 +5,7 @@ local ended = command.ended
 local folders = require "ett.base.folder"
 local lfs = require "lfs"
 
-local folder
+local folder = command.each_folder(_ENV)
 local function ett(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text)
   folders.make((folder .. "/" .. name):match("^(.*)/"))
@@ -17,13 +17,11 @@ local function names(where, pattern) return folders.names(folder .. "/" .. where
 describe("a campaign in a folder with links", function()
   if not require("needs").cpu("ett sample", _ENV) then return end
   before_each(function()
-    folder = command.folder()
     write("c.lua", [[return { name = "c", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002,
       cold_bytes = 1 << 20,
       visits = 1, samples = { { operator = "gelu", shapes = { tokens = 16, width = 16 } } } }]])
     write("victim", "precious\n")
   end)
-  after_each(function() command.remove(folder) end)
 
   local function table_name()
     ended(0, ett "sample c.lua --out first --quiet --no-check")
@@ -68,10 +66,8 @@ end)
 
 describe("links in a folder that a command fills", function()
   before_each(function()
-    folder = command.folder()
     write("victim", "precious\n")
   end)
-  after_each(function() command.remove(folder) end)
 
   local plan = "predict --model llama hidden=256 layers=2 heads=4 vocab=1000 seq=128 micro_batches=1 "
   it("are replaced, whatever they lead to", function()
@@ -126,9 +122,6 @@ describe("links in a folder that a command fills", function()
 end)
 
 describe("sample tables of a foreign trace", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   it("are in the folder that the user named, whatever its device is called", function()
     local document = require("trace_gpt").new({ hidden = 64, heads = 2, layers = 1, seq = 16, batch = 2, vocab = 256 })
       :recording({ rank = 0 }):document()
@@ -167,11 +160,9 @@ describe("the cache of fitted models", function()
     return (output:gsub('"fit_seconds": [^,]*', ""))
   end
   before_each(function()
-    folder = command.folder()
     samples("gelu", 10)
     samples("residual_add", 20)
   end)
-  after_each(function() command.remove(folder) end)
 
   it("can be read by its owner only, whatever the umask", function()
     for _, umask in ipairs { "000", "022", "077" } do
@@ -219,9 +210,6 @@ describe("the cache of fitted models", function()
 end)
 
 describe("the journal of a search", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   -- The file without its own value, and with another one.
   local edited = {
     ["p/operators/relu2.lua"] = { [[

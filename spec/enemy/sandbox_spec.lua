@@ -8,9 +8,7 @@ local model = "llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batch
 local real = 'local host = require "ett.host" local real = require("ett.base.find").environment(host.root .. "/x") '
 
 describe("a script in the sandbox", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   --- Runs a script for at most `seconds` of processor time.
   local function run(text, seconds, arguments)

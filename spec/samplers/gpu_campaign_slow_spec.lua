@@ -6,7 +6,7 @@ local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett sample --backend cuda", _ENV) then return end
 
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 local function campaign(name, samples, fields)
   stand_in.write(folder, name .. ".lua", ("return { name = %q, backend = 'cuda', precision = 'bf16', seed = 3, %s "
@@ -24,9 +24,6 @@ local function rows(name)
 end
 
 describe("ett sample --backend cuda", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   for _, precision in ipairs { "bf16", "fp16", "fp32", "fp8" } do
     it("measures every operator forward and backward in " .. precision, function()
       stand_in.write(folder, "every.lua", every_operator)

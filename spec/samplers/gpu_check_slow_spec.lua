@@ -4,7 +4,7 @@ local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "outputs of the CUDA back end", _ENV) then return end
 
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 -- y = 2.5 x, with a mistake or without.
 local function own(factor, reference)
@@ -36,11 +36,9 @@ local function table_text() return stand_in.read(folder, "s/Stand-In90_own_bf16.
 
 describe("outputs of the CUDA back end", function()
   before_each(function()
-    folder = stand_in.folder()
     stand_in.write(folder, "mine.lua", "return { name = 'mine', backend = 'cuda', precision = 'bf16', min_repeats = 3, "
       .. "max_repeats = 3, samples = { { operator = 'own', shapes = { n = { 40, 80 } } } } }\n")
   end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("that are wrong stop the operator's rows with one sentence, until it is mended", function()
     own("(i == 7 ? 3.5f : 2.5f)", true)

@@ -6,7 +6,7 @@ local stand_in = require "stand_in"
 if not require("needs").gpu(stand_in.missing(), "a GPU that fails", _ENV) then return end
 
 local one_sentence = stand_in.one_sentence
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 local function operator(name, source, launch)
   stand_in.write(folder, name .. ".lua", ([[
@@ -42,9 +42,6 @@ local function held(name)
 end
 
 describe("a GPU that fails", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   it("out of memory is a failure of the shape, with requested and free bytes", function()
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'gelu', shapes = { tokens = { 64, 65536, 128 }, "

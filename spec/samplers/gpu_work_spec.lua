@@ -2,7 +2,7 @@
 local stand_in = require "stand_in"
 
 local reason = stand_in.missing()
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 --- The output of a script that has `device`, `work` (bf16) and `why(ok, error)`.
 local function run(script, settings)
@@ -26,8 +26,6 @@ local function run(script, settings)
 end
 
 describe("a work list", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
   if reason then
     it("is skipped", function() pending(reason) end)
     return

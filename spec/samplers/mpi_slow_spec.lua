@@ -4,7 +4,7 @@ local host = require "ett.host"
 
 if not require("needs").ranks("the MPI back end", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function run(ranks, arguments, before)
   local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "
     .. "%smpirun --oversubscribe --bind-to none -n %d '%s/bin/ett' %s 2>&1"):format(before or "", ranks, host.prefix,
@@ -17,11 +17,6 @@ end
 local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
 
 describe("the MPI back end", function()
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
-
   it("computes every collective on 3 ranks", function()
     local spec = write("ranks_spec.lua", [[
       local sample, dist = require "ett.sample", require "ett.dist"

@@ -9,7 +9,7 @@ local reason = stand_in.missing()
   or not os.execute("mpirun --version >/dev/null 2>&1") and "no mpirun on this machine"
   or not pcall(require, "ett.dist") and "the MPI back end is not built here" or nil
 if not require("needs").gpu(reason, "ett sample --backend nccl", _ENV) then return end
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 --- Runs `ett ARGUMENTS` as two ranks of one machine with two devices.
 local function ranks(arguments, settings)
@@ -43,9 +43,6 @@ local function tables()
 end
 
 describe("ett sample --backend nccl", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   it("keeps every repeat with --raw, and measures one shape with get_one", function()
     campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }")
     ended(0, ranks "sample c.lua --out s --quiet --raw")

@@ -6,7 +6,7 @@ local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function run(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text) command.write(folder, name, text) end
 
@@ -17,11 +17,6 @@ local function campaign(shapes)
 end
 
 describe("ett sample", function()
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
-
   it("measures, and says where the rows are", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
     local text = ended(0, run "sample c.lua --out out")

@@ -5,7 +5,7 @@ local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function run(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text) command.write(folder, name, text) end
 
@@ -31,10 +31,8 @@ end
 
 describe("ett sample continues", function()
   before_each(function()
-    folder = command.folder()
     write("c.lua", campaign "visits = 1,")
   end)
-  after_each(function() command.remove(folder) end)
 
   local function measured()
     ended(0, run "sample c.lua --out out --quiet")
@@ -146,9 +144,6 @@ describe("ett sample continues", function()
 end)
 
 describe("ett samples and ett fit", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   it("report options without effect, and a cut last line of a table", function()
     for arguments, sentence in pairs {
       ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
@@ -167,10 +162,8 @@ end)
 
 describe("ett sample", function()
   before_each(function()
-    folder = command.folder()
     write("c.lua", campaign "visits = 1,")
   end)
-  after_each(function() command.remove(folder) end)
 
   it("measures --limit shapes of a grid of any size, and reports grids that are too large", function()
     write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "

@@ -5,7 +5,7 @@ local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function run(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text) command.write(folder, name, text) end
 
@@ -40,10 +40,8 @@ end
 
 describe("ett sample", function()
   before_each(function()
-    folder = command.folder()
     lfs.mkdir(folder .. "/operators")
   end)
-  after_each(function() command.remove(folder) end)
 
   it("records a kernel that exceeds the time limit, and continues", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")

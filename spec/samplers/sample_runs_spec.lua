@@ -5,7 +5,7 @@ local lfs = require "lfs"
 
 if not require("needs").cpu("ett sample", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function run(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text) command.write(folder, name, text) end
 
@@ -33,11 +33,6 @@ end
 local gelu = "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } },"
 
 describe("ett sample", function()
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
-
   it("writes the back end's settings into the header", function()
     write("c.lua", campaign("", gelu))
     ended(0, run "sample c.lua --out s --quiet --budget 0.003 --limit 2")

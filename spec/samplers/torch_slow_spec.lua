@@ -133,9 +133,7 @@ describe("samplers/torch on the host", function()
 end)
 
 describe("samplers/torch without PyTorch", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
   local function refused(interpreter)
     local text = ended(1, command.ett(folder, "sample cpu_30s --backend torch", "ETT_PYTHON=" .. interpreter))
     return text

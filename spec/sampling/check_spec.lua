@@ -152,9 +152,7 @@ if not require("needs").cpu("the CPU back end's outputs", _ENV) then return end
 local backend = find.load("samplers", "cpu")
 
 describe("the CPU back end's outputs", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   local function write(name, text) command.write(folder, name, text) end
   local function run(arguments) return command.ett(folder, arguments) end

@@ -5,7 +5,7 @@ local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett cluster init with GPUs", _ENV) then return end
 
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 local function init(settings, more)
   local all = { ETT_GPU_REPORT = folder .. "/report" }
@@ -25,9 +25,6 @@ local function fails(pattern, settings, more)
 end
 
 describe("ett cluster init with GPUs", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   it("writes what the driver says and the probes measure, each with its source", function()
     ended(0, init { ETT_GPU_DEVICES = 4 })
     local c = cluster()

@@ -15,6 +15,16 @@ end
 --- Removes such a folder.
 function command.remove(folder) require("ett.base.folder").remove(folder) end
 
+--- A folder that each spec of the file, or of the describe block, finds empty.
+---@param busted table before_each and after_each, as a spec file has them
+function command.each_folder(busted)
+  local folder = os.tmpname()
+  os.remove(folder)
+  busted.before_each(function() assert(lfs.mkdir(folder)) end)
+  busted.after_each(function() command.remove(folder) end)
+  return folder
+end
+
 --- Writes a file of the folder.
 function command.write(folder, name, text)
   local file = assert(io.open(folder .. "/" .. name, "w"))

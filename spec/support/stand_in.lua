@@ -12,7 +12,8 @@ local libraries = host.prefix .. "/stand-in"
 local function content(path) return io_module.hash_file(path) or "" end
 local kernels = ("%s/kernels-%s"):format(libraries, io_module.hash(content(host.root .. "/spec/support/cuda_host.h"),
   content(libraries .. "/execute/libnvrtc.so"), content(libraries .. "/libcuda.so.1")))
-local stand_in = { folder = command.folder, write = command.write, read = command.read }
+local stand_in = { folder = command.folder, each_folder = command.each_folder, write = command.write,
+  read = command.read }
 
 --- The reason why the stand-in cannot be used here, or nil.
 function stand_in.missing()

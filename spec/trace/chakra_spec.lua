@@ -50,9 +50,7 @@ end
 local comm = { attributes = { comm_type = 0, comm_size = 4096, pg_name = "7", is_cpu_op = false, stream = 20 } }
 
 describe("Chakra execution traces", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   local function open(text, options)
     command.write(folder, "llama.3.et", text)

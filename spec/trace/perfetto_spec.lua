@@ -4,9 +4,7 @@ local maker = require "perfetto_maker"
 local trace = require "ett.trace"
 
 describe("a Perfetto trace", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   local function example(interned)
     local p = maker.new(interned)

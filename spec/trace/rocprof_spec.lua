@@ -46,9 +46,7 @@ local function process()
 end
 
 describe("JSON of rocprofv3", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   local function open(value, options)
     command.write(folder, "rank0.json", type(value) == "string" and value or json.encode(value))

@@ -9,7 +9,7 @@ local samples = require "ett.trace.samples"
 local trace = require "ett.trace"
 
 local python, reason = find.load("samplers", "torch").interpreter()
-local folder
+local folder = command.each_folder(_ENV)
 
 --- Trains the GPT in one process and in two; seconds of each recorded step by the clock of rank 0, by processes.
 local function train()
@@ -31,9 +31,6 @@ local function steps(place, name)
 end
 
 describe("a trace of PyTorch on the host", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   it("is read from a bare list of rows without category", function()
     local rows = {}
     for i = 0, 4 do

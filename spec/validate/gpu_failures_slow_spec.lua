@@ -5,7 +5,7 @@ local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett validate --backend cuda that fails", _ENV) then return end
 
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 local function one_sentence(out, status, expected_status)
   assert.equal(expected_status, status, out)
@@ -13,9 +13,6 @@ local function one_sentence(out, status, expected_status)
 end
 
 describe("ett validate --backend cuda that fails", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   it("names the error in the command", function()
     local capability, none = { ETT_GPU_CAPABILITY = 75 }, { ETT_GPU_DEVICES = 0 }
     for _, case in ipairs {

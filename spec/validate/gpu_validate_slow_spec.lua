@@ -6,7 +6,7 @@ local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett validate --backend cuda", _ENV) then return end
 
-local folder
+local folder = stand_in.each_folder(_ENV)
 
 --- Losses of steps on either back end from the same parameters, and how many launches a step has.
 local same_steps = [[
@@ -44,9 +44,6 @@ end
 ]]
 
 describe("ett validate --backend cuda", function()
-  before_each(function() folder = stand_in.folder() end)
-  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
-
   -- bf16 rounds to 8 bits; cuDNN's attention there, kernels of ett's own in fp32.
   for precision, tolerance in pairs { fp32 = 1e-6, bf16 = 1e-3 } do
     it("has the CPU back end's losses in " .. precision .. ", step by step", function()

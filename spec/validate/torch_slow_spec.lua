@@ -8,9 +8,7 @@ local torch = require "ett.validate.torch"
 local python, reason = find.load("samplers", "torch").interpreter()
 
 describe("ett validate --backend torch", function()
-  local folder
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   for layout, count in pairs { ["1x1"] = 2, ["2x1"] = 1 } do
     it("reads every plan off its traces and predicts steps of other sizes, " .. layout, function()

@@ -7,15 +7,10 @@ if not require("needs").cpu("ett validate elsewhere", _ENV) then return end
 if not require("needs").ranks("ett validate elsewhere", _ENV) then return end
 
 local shell = command.shell
-local folder
+local folder = command.each_folder(_ENV)
 local validate = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
 
 describe("ett validate", function()
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
-
   --- A folder in whose back end gelu computes something else.
   local function wrong()
     os.execute(("mkdir -p '%s/samplers/cpu'"):format(folder))

@@ -8,15 +8,10 @@ if not require("needs").cpu("ett validate between ranks", _ENV) then return end
 if not require("needs").ranks("ett validate between ranks", _ENV) then return end
 
 local shell = command.shell
-local folder
+local folder = command.each_folder(_ENV)
 local validate = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
 
 describe("ett validate between ranks", function()
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
-
   it("predicts and trains every layout of several ranks, and continues from earlier samples", function()
     local out = ("--lines --out '%s/out'"):format(folder)
     local text = ended(0, shell(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(validate, out)))
