@@ -1,26 +1,11 @@
 --- What products and attention compute, against ett.operator.doubles. check_spec.lua of spec/sampling compares its
 --- gradients with finite differences, torch_values_slow_spec.lua its results with PyTorch.
-local check = require "ett.sampling.check"
 local cuda_results = require "cuda_results"
-local find = require "ett.base.find"
 local operator = require "ett.operator"
 
 if not require("needs").gpu(cuda_results.missing(), "CUDA products and attention", _ENV) then return end
 
-local function right(op, s, precision, tolerance)
-  local session = assert(find.load("samplers", "cuda").open { precision = precision })
-  finally(session.close)
-  for _, pass in ipairs(op.passes) do
-    local list = assert(session.check(op, s, pass))
-    assert.is_nil(list.skipped)
-    assert.is_true(#list > 2)
-    for _, each in ipairs(list) do
-      local error_, at = check.worst(each.want, each.got)
-      assert(error_ <= tolerance, ("%s: %s, element %d is %.6g, must be %.6g"):format(pass, each.name, at, each.got[at],
-        each.want[at]))
-    end
-  end
-end
+local right = cuda_results.right
 
 describe("CUDA products and attention", function()
   -- The stand-in computes no fp16: its conversions are instructions of a GPU.

@@ -35,12 +35,6 @@ local function rows_of(f, cols)
   end
 end
 
-local function gelu(x)
-  local t = math.sqrt(2 / math.pi) * (x + 0.044715 * x ^ 3)
-  local e = math.exp(2 * t)
-  return 0.5 * x * (1 + (e - 1) / (e + 1))
-end
-local function silu(x) return x / (1 + math.exp(-x)) end
 local function softmax(x)
   local sum = 0
   for _, v in ipairs(x) do sum = sum + math.exp(v) end
@@ -51,23 +45,12 @@ describe("CUDA kernels", function()
   local tokens, hidden = 3, 70
   local n = tokens * hidden
 
-  check("gelu", { tokens = tokens, width = hidden }, "forward", function(before)
-    return { [2] = map(n, function(i) return gelu(before[1][i]) end) }
-  end)
-  check("gelu", { tokens = tokens, width = hidden }, "backward", function(before)
-    return { [3] = gradient(before[1], before[2], function(x) return map(n, function(i) return gelu(x[i]) end) end) }
-  end)
-
-  check("swiglu", { tokens = tokens, width = hidden }, "forward", function(before)
-    return { [3] = map(n, function(i) return silu(before[1][i]) * before[2][i] end) }
-  end)
-  check("swiglu", { tokens = tokens, width = hidden }, "backward", function(before)
-    local gate, up, dy = before[1], before[2], before[3]
-    return {
-      [4] = gradient(gate, dy, function(x) return map(n, function(i) return silu(x[i]) * up[i] end) end),
-      [5] = gradient(up, dy, function(x) return map(n, function(i) return silu(gate[i]) * x[i] end) end),
-    }
-  end)
+  -- ett.operator.doubles computes these: spec/sampling/check_spec.lua checks its gradients by finite differences.
+  local attention = { batch = 2, heads = 2, seq_q = 6, seq_k = 6 }
+  for name, s in pairs { gelu = { tokens = tokens, width = hidden }, swiglu = { tokens = tokens, width = hidden },
+    softmax = attention, masked_softmax = attention } do
+    it(("of %s are right"):format(name), function() cuda_results.right(operator.get(name), s, "fp32", 1e-5) end)
+  end
 
   for _, pass in ipairs { "forward", "backward" } do
     check("residual_add", { tokens = tokens, hidden = hidden }, pass, function(before)
@@ -94,7 +77,6 @@ describe("CUDA kernels", function()
     return { [3] = map(n, function(i) return before[1][i] * before[2][i] / 0.9 end) }
   end)
 
-  local attention = { batch = 2, heads = 2, seq_q = 6, seq_k = 6 }
   for pass, fill in pairs { forward = -10000, backward = 0 } do
     check("fill_mask", attention, pass, function(before)
       return { [2] = map(144, function(i)
@@ -104,102 +86,43 @@ describe("CUDA kernels", function()
     end)
   end
 
-  check("softmax", attention, "forward", function(before) return { [2] = rows_of(softmax, 6)(before[1]) } end)
-  check("softmax", attention, "backward", function(before)
-    -- The kernel takes the probabilities; any y will do, so take the rule itself in doubles.
-    local y, dy, dx = before[1], before[2], {}
-    for row = 0, 23 do
-      local sum = 0
-      for j = row * 6 + 1, row * 6 + 6 do sum = sum + y[j] * dy[j] end
-      for j = row * 6 + 1, row * 6 + 6 do dx[j] = y[j] * (dy[j] - sum) end
-    end
-    return { [3] = dx }
-  end)
-  it("softmax's backward rule is the gradient of its forward", function()
-    local x, dy = map(6, function(i) return math.sin(i) end), map(6, function(i) return math.cos(3 * i) end)
-    local y, sum = softmax(x), 0
-    for i = 1, 6 do sum = sum + y[i] * dy[i] end
-    for i, g in ipairs(gradient(x, dy, softmax)) do assert.near(g, y[i] * (dy[i] - sum), 1e-8) end
-  end)
-
-  local function causal(part, row)
-    local seen = row % 6 + 1
-    local y = softmax(table.move(part, 1, seen, 1, {}))
-    for j = seen + 1, 6 do y[j] = 0 end
-    return y
-  end
-  check("masked_softmax", attention, "forward", function(before) return { [2] = rows_of(causal, 6)(before[1]) } end)
-  check("masked_softmax", attention, "backward", function(before)
-    local y, dy, dx = before[1], before[2], {}
-    for row = 0, 23 do
-      local sum, seen = 0, row % 6 + 1
-      for j = 1, seen do sum = sum + y[row * 6 + j] * dy[row * 6 + j] end
-      for j = 1, 6 do dx[row * 6 + j] = j <= seen and y[row * 6 + j] * (dy[row * 6 + j] - sum) or 0 end
-    end
-    return { [3] = dx }
-  end)
-
-  local function rms(gain)
-    return rows_of(function(x)
-      local sum = 0
-      for _, v in ipairs(x) do sum = sum + v * v end
-      local r = 1 / math.sqrt(sum / hidden + 1e-5)
-      return map(hidden, function(j) return x[j] * r * gain[j] end)
-    end, hidden)
-  end
-  check("rms_norm", { tokens = tokens, hidden = hidden }, "forward", function(before)
-    return { [4] = rms(before[1])(before[2]) }
-  end)
-  it("of rms_norm, backward, are right", function()
-    local op = operator.get "rms_norm"
-    local s = { tokens = tokens, hidden = hidden }
-    -- The statistics must be those of x: run once to learn x, then again with them set.
-    local x = cuda_results.run(backend, op, s, "backward").before[2]
-    local inverse = map(tokens, function(row)
-      local sum = 0
-      for j = 1, hidden do sum = sum + x[(row - 1) * hidden + j] ^ 2 end
-      return 1 / math.sqrt(sum / hidden + 1e-5)
-    end)
-    local ran = cuda_results.run(backend, op, s, "backward", { [3] = inverse })
-    local gain, dy = ran.before[1], ran.before[4]
-    for i, g in ipairs(gradient(x, dy, rms(gain))) do assert.near(g, ran.after[5][i], 2e-4) end
-    local gain_gradient = gradient(gain, dy, function(w) return rms(w)(x) end)
-    for i, g in ipairs(gain_gradient) do assert.near(g, ran.after[6][i], 2e-4) end
-  end)
-
-  local function layer_norm(gain, bias)
+  --- A norm of rows; without a bias it is not centred.
+  local function norm(gain, bias)
     return rows_of(function(x)
       local mean, square = 0, 0
-      for _, v in ipairs(x) do mean = mean + v / hidden end
+      for _, v in ipairs(bias and x or {}) do mean = mean + v / hidden end
       for _, v in ipairs(x) do square = square + (v - mean) ^ 2 / hidden end
       local r = 1 / math.sqrt(square + 1e-5)
-      return map(hidden, function(j) return (x[j] - mean) * r * gain[j] + bias[j] end)
+      return map(hidden, function(j) return (x[j] - mean) * r * gain[j] + (bias and bias[j] or 0) end)
     end, hidden)
   end
-  check("layer_norm", { tokens = tokens, hidden = hidden }, "forward", function(before)
-    return { [6] = layer_norm(before[1], before[5])(before[2]) }
-  end)
-  it("of layer_norm, backward, are right", function()
-    local op = operator.get "layer_norm"
-    local s = { tokens = tokens, hidden = hidden }
-    local x = cuda_results.run(backend, op, s, "backward").before[2]
-    local means, inverses = {}, {}
-    for row = 1, tokens do
-      local mean, square = 0, 0
-      for j = 1, hidden do mean = mean + x[(row - 1) * hidden + j] / hidden end
-      for j = 1, hidden do square = square + (x[(row - 1) * hidden + j] - mean) ^ 2 / hidden end
-      means[row], inverses[row] = mean, 1 / math.sqrt(square + 1e-5)
-    end
-    local ran = cuda_results.run(backend, op, s, "backward", { [3] = means, [4] = inverses })
-    local gain, dy, bias = ran.before[1], ran.before[5], map(hidden, function() return 0 end)
-    for i, g in ipairs(gradient(x, dy, layer_norm(gain, bias))) do assert.near(g, ran.after[6][i], 2e-4) end
-    for i, g in ipairs(gradient(gain, dy, function(w) return layer_norm(w, bias)(x) end)) do
-      assert.near(g, ran.after[7][i], 2e-4)
-    end
-    for i, g in ipairs(gradient(bias, dy, function(w) return layer_norm(gain, w)(x) end)) do
-      assert.near(g, ran.after[8][i], 2e-4)
-    end
-  end)
+  for name, centred in pairs { rms_norm = false, layer_norm = true } do
+    local s, moved = { tokens = tokens, hidden = hidden }, centred and 1 or 0
+    check(name, s, "forward", function(before)
+      return { [centred and 6 or 4] = norm(before[1], centred and before[5] or nil)(before[2]) }
+    end)
+    it(("of %s, backward, are right"):format(name), function()
+      local op = operator.get(name)
+      -- The statistics must be those of x: run once to learn x, then again with them set.
+      local x, ones = cuda_results.run(backend, op, s, "backward").before[2], map(hidden, function() return 1 end)
+      local zeroes, means, inverses = map(hidden, function() return 0 end), {}, {}
+      for row = 1, tokens do
+        local part = table.move(x, (row - 1) * hidden + 1, row * hidden, 1, {})
+        local centre, square = 0, 0
+        for _, v in ipairs(centred and part or {}) do centre = centre + v / hidden end
+        for _, v in ipairs(part) do square = square + (v - centre) ^ 2 / hidden end
+        means[row], inverses[row] = centre, 1 / math.sqrt(square + 1e-5)
+      end
+      local ran = cuda_results.run(backend, op, s, "backward",
+        { [3] = centred and means or inverses, [4] = centred and inverses or nil })
+      local gain, dy, bias = ran.before[1], ran.before[4 + moved], centred and zeroes or nil
+      local wanted = { gradient(x, dy, norm(gain, bias)), gradient(gain, dy, function(w) return norm(w, bias)(x) end),
+        centred and gradient(zeroes, dy, function(w) return norm(ones, w)(x) end) or nil }
+      for place, list in ipairs(wanted) do
+        for i, g in ipairs(list) do assert.near(g, ran.after[4 + moved + place][i], 2e-4) end
+      end
+    end)
+  end
 
   local rope = { batch = 2, seq = 3, heads = 2, kv_heads = 1, head_dim = 8, rotary_dim = 6 }
   for pass, sign in pairs { forward = 1, backward = -1 } do

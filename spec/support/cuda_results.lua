@@ -65,6 +65,22 @@ function cuda_results.run(backend, op, s, pass, set, precision)
   return result
 end
 
+--- Compares both passes of an operator with ett.operator.doubles, element by element.
+function cuda_results.right(op, s, precision, tolerance)
+  local session <close> = setmetatable(assert(require("ett.base.find").load("samplers", "cuda").open {
+    precision = precision }), { __close = function(session) session.close() end })
+  local check = require "ett.sampling.check"
+  for _, pass in ipairs(op.passes) do
+    local list = assert(session.check(op, s, pass))
+    assert(#list > 1 and not list.skipped, list.skipped)
+    for _, each in ipairs(list) do
+      local error_, at = check.worst(each.want, each.got)
+      assert(error_ <= tolerance, ("%s: %s, element %d is %.6g, must be %.6g"):format(pass, each.name, at, each.got[at],
+        each.want[at]))
+    end
+  end
+end
+
 function cuda_results.map(n, f)
   local list = {}
   for i = 1, n do list[i] = f(i) end
