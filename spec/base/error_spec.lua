@@ -35,22 +35,20 @@ describe("ett.error", function()
   end)
 end)
 
-describe("an executable without the folder of its modules", function()
-  it("names the folder", function()
-    local folders, host = require "ett.base.folder", require "ett.host"
-    folders.within(function(tree)
-      folders.make(tree .. "/bin")
-      folders.make(tree .. "/share")
-      assert(os.execute(("cp '%s/bin/ett' '%s/bin' && ln -s '%s' '%s/share/ett'"):format(host.prefix, tree, host.root,
-        tree)))
-      folders.write(tree .. "/a.yml", "encoders: 4\n")
-      folders.write(tree .. "/s.lua", "require 'ett.yaml'")
-      for _, words in ipairs { "predict --config a.yml", "run s.lua" } do
-        local said = command.shell(("cd '%s' && bin/ett %s"):format(tree, words))
-        assert.matches("module 'ett.yaml' not found; this tree lacks the folder ", said, 1, true)
-        assert.matches("/lib/ett/ett of ett's modules\n$", said)
-      end
-    end)
+it("an executable without the folder of its modules names the folder", function()
+  local folders, host = require "ett.base.folder", require "ett.host"
+  folders.within(function(tree)
+    folders.make(tree .. "/bin")
+    folders.make(tree .. "/share")
+    assert(os.execute(("cp '%s/bin/ett' '%s/bin' && ln -s '%s' '%s/share/ett'"):format(host.prefix, tree, host.root,
+      tree)))
+    folders.write(tree .. "/a.yml", "encoders: 4\n")
+    folders.write(tree .. "/s.lua", "require 'ett.yaml'")
+    for _, words in ipairs { "predict --config a.yml", "run s.lua" } do
+      local said = command.shell(("cd '%s' && bin/ett %s"):format(tree, words))
+      assert.matches("module 'ett.yaml' not found; this tree lacks the folder ", said, 1, true)
+      assert.matches("/lib/ett/ett of ett's modules\n$", said)
+    end
   end)
 end)
 
@@ -91,20 +89,16 @@ describe("a module that may not be built", function()
   end)
 end)
 
-describe("a suggestion", function()
-  it("completes a beginning of three letters that only one name has, else takes the nearest", function()
-    assert.equal("; did you mean 'llemma_7b'?", error_module.suggestion("lle", { "gpt_175b", "llemma_7b" }))
-    assert.equal("", error_module.suggestion("ll", { "gpt_175b", "llemma_7b" }))
-    assert.equal("", error_module.suggestion("llemma", { "llemma_70b_x", "llemma_7b_xy" }))
-  end)
+it("a suggestion completes a beginning of three letters that only one name has, else takes the nearest", function()
+  assert.equal("; did you mean 'llemma_7b'?", error_module.suggestion("lle", { "gpt_175b", "llemma_7b" }))
+  assert.equal("", error_module.suggestion("ll", { "gpt_175b", "llemma_7b" }))
+  assert.equal("", error_module.suggestion("llemma", { "llemma_70b_x", "llemma_7b_xy" }))
 end)
 
-describe("what is raised without being an error object", function()
-  it("is shown by its content", function()
-    assert.equal('{ 1, a = "b" }', tostring(error_module.from { 1, a = "b" }))
-    assert.equal("nil was raised", tostring(error_module.from(nil)))
-    assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()
-      return "own words"
-    end }))))
-  end)
+it("what is raised without being an error object is shown by its content", function()
+  assert.equal('{ 1, a = "b" }', tostring(error_module.from { 1, a = "b" }))
+  assert.equal("nil was raised", tostring(error_module.from(nil)))
+  assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()
+    return "own words"
+  end }))))
 end)

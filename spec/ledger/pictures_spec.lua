@@ -9,20 +9,18 @@ local function count(text, pattern)
   return select(2, text:gsub(pattern, ""))
 end
 
-describe("ett.svg", function()
-  it("draws every series, escapes text and omits points that a log axis cannot show", function()
-    local function draw()
-      return svg.chart { title = "a < b & c", x = { label = "n", log = true }, y = { label = "v", log = true },
-        series = { { label = "one", points = { { 1, 1 }, { 10, 0 }, { 100, 50 } } },
-          { label = "two", points = { { 1, 2 } } } } }
-    end
-    local text = draw()
-    assert.truthy(text:find("a &lt; b &amp; c", 1, true))
-    assert.equal(2, count(text, 'stroke%-width="2"'))
-    assert.falsy(text:find("nan", 1, true))
-    assert.falsy(text:find("inf", 1, true))
-    assert.equal(text, draw())
-  end)
+it("ett.svg draws every series, escapes text and omits points that a log axis cannot show", function()
+  local function draw()
+    return svg.chart { title = "a < b & c", x = { label = "n", log = true }, y = { label = "v", log = true },
+      series = { { label = "one", points = { { 1, 1 }, { 10, 0 }, { 100, 50 } } },
+        { label = "two", points = { { 1, 2 } } } } }
+  end
+  local text = draw()
+  assert.truthy(text:find("a &lt; b &amp; c", 1, true))
+  assert.equal(2, count(text, 'stroke%-width="2"'))
+  assert.falsy(text:find("nan", 1, true))
+  assert.falsy(text:find("inf", 1, true))
+  assert.equal(text, draw())
 end)
 
 describe("the figures of a sweep", function()

@@ -330,42 +330,38 @@ describe("the layout search", function()
   end)
 end)
 
-describe("bounds of a compiled program", function()
-  it("contain every value inside the box", function()
-    local L = ledger.new()
-    local x, y, z = L:parameter("x", 1), L:parameter("y", 2), L:parameter("z", 3)
-    local program = L:compile { a = ledger.max(x * y - z, x / y) + ledger.floor(z / x),
-      b = ledger.select(ledger.lt(x, y), ledger.sqrt(x) * z, y % 3),
-      c = (x - y) * (y - z) + ledger.round(x) ^ 2 - ledger.ceil(z) // y,
-      d = ledger.min(ledger.log2(x), ledger.eq(x, y)) }
-    local random = require("random").shares(7)
-    for _ = 1, 500 do
-      local box, point = {}, {}
-      for _, name in ipairs { "x", "y", "z" } do
-        local low = 0.1 + 10 * random()
-        local high = low + 5 * random() * random()
-        box[name], point[name] = { low, high }, low + (high - low) * random()
-      end
-      local bounds, values = program:bounds(box), program:evaluate(point)
-      for name, value in pairs(values) do
-        assert.is_true(bounds[name][1] <= value and value <= bounds[name][2], name)
-      end
+it("bounds of a compiled program contain every value inside the box", function()
+  local L = ledger.new()
+  local x, y, z = L:parameter("x", 1), L:parameter("y", 2), L:parameter("z", 3)
+  local program = L:compile { a = ledger.max(x * y - z, x / y) + ledger.floor(z / x),
+    b = ledger.select(ledger.lt(x, y), ledger.sqrt(x) * z, y % 3),
+    c = (x - y) * (y - z) + ledger.round(x) ^ 2 - ledger.ceil(z) // y,
+    d = ledger.min(ledger.log2(x), ledger.eq(x, y)) }
+  local random = require("random").shares(7)
+  for _ = 1, 500 do
+    local box, point = {}, {}
+    for _, name in ipairs { "x", "y", "z" } do
+      local low = 0.1 + 10 * random()
+      local high = low + 5 * random() * random()
+      box[name], point[name] = { low, high }, low + (high - low) * random()
     end
-  end)
+    local bounds, values = program:bounds(box), program:evaluate(point)
+    for name, value in pairs(values) do
+      assert.is_true(bounds[name][1] <= value and value <= bounds[name][2], name)
+    end
+  end
 end)
 
-describe("the phases of a layout", function()
-  it("are shares of the whole, each bound by its longest resource", function()
-    local result = optimize.new { model = "pods", objective = "days", fixed = {}, limits = {} }:sweep({ 64 }, {})[1]
-    local share, seconds = 0.0, 0.0
-    for _, phase in pairs(result.phases) do seconds = seconds + phase.seconds end
-    for _, phase in pairs(result.phases) do
-      share = share + phase.fraction
-      assert.is_true(math.abs(phase.fraction - phase.seconds / seconds) < 1e-12)
-      if phase.seconds > 0 then
-        assert.equal(math.max(phase.compute, phase.memory, phase.network), phase[phase.bound_by])
-      end
+it("the phases of a layout are shares of the whole, each bound by its longest resource", function()
+  local result = optimize.new { model = "pods", objective = "days", fixed = {}, limits = {} }:sweep({ 64 }, {})[1]
+  local share, seconds = 0.0, 0.0
+  for _, phase in pairs(result.phases) do seconds = seconds + phase.seconds end
+  for _, phase in pairs(result.phases) do
+    share = share + phase.fraction
+    assert.is_true(math.abs(phase.fraction - phase.seconds / seconds) < 1e-12)
+    if phase.seconds > 0 then
+      assert.equal(math.max(phase.compute, phase.memory, phase.network), phase[phase.bound_by])
     end
-    assert.is_true(math.abs(share - 1) < 1e-12)
-  end)
+  end
+  assert.is_true(math.abs(share - 1) < 1e-12)
 end)

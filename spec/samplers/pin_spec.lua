@@ -46,14 +46,12 @@ describe("unpinning", function()
   end)
 end)
 
-describe("the CPU back end", function()
-  it("accepts at most the largest number of threads of a campaign", function()
-    local cpu, most = require "ett.cpu", require("ett.sample").most_threads
-    local ok, why = cpu.pin(-1, most)
-    assert.matches(("%d threads need %d processors"):format(most, most), tostring(why))
-    assert.is_nil(ok)
-    for _, call in ipairs { function() cpu.pin(-1, most + 1) end, function() cpu.set_threads(most + 1) end } do
-      assert.error_matches(call, ("1 to %d threads"):format(most))
-    end
-  end)
+it("the CPU back end accepts at most the largest number of threads of a campaign", function()
+  local cpu, most = require "ett.cpu", require("ett.sample").most_threads
+  local ok, why = cpu.pin(-1, most)
+  assert.matches(("%d threads need %d processors"):format(most, most), tostring(why))
+  assert.is_nil(ok)
+  for _, call in ipairs { function() cpu.pin(-1, most + 1) end, function() cpu.set_threads(most + 1) end } do
+    assert.error_matches(call, ("1 to %d threads"):format(most))
+  end
 end)

@@ -143,21 +143,19 @@ describe("ett sample continues", function()
   end)
 end)
 
-describe("ett samples and ett fit", function()
-  it("report options without effect, and a cut last line of a table", function()
-    for arguments, sentence in pairs {
-      ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
-      ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
-      ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect with a CONFIG.yml",
-    } do
-      assert.matches("^ett: " .. sentence .. "\n$", ended(2, run("samples " .. arguments)))
-    end
-    write("D_gelu_fp32.csv", "# ett: 0.1.0\ntokens,width,F_dur(us),B_dur(us)\n8,8,1,2\n16,8,2,4.")
-    local entry = require("ett.profile.samples").index(folder)[1]
-    local read, why = require("ett.profile.samples").read(entry)
-    assert.is_nil(read)
-    assert.matches("D_gelu_fp32.csv:4: the last line is cut off; run its campaign again", why.message)
-  end)
+it("ett samples and ett fit report options without effect, and a cut last line of a table", function()
+  for arguments, sentence in pairs {
+    ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
+    ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
+    ["from-trace a b.yml --json"] = "samples from%-trace: %-%-json has no effect with a CONFIG.yml",
+  } do
+    assert.matches("^ett: " .. sentence .. "\n$", ended(2, run("samples " .. arguments)))
+  end
+  write("D_gelu_fp32.csv", "# ett: 0.1.0\ntokens,width,F_dur(us),B_dur(us)\n8,8,1,2\n16,8,2,4.")
+  local entry = require("ett.profile.samples").index(folder)[1]
+  local read, why = require("ett.profile.samples").read(entry)
+  assert.is_nil(read)
+  assert.matches("D_gelu_fp32.csv:4: the last line is cut off; run its campaign again", why.message)
 end)
 
 describe("ett sample", function()

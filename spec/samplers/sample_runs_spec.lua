@@ -154,18 +154,16 @@ describe("ett sample", function()
   end)
 end)
 
-describe("the header's driver", function()
-  it("is the kernel's, of either module, and the CUDA version that it serves", function()
-    local machine = require "ett.sampling.machine"
-    local path = os.tmpname()
-    finally(function() os.remove(path) end)
-    for said, text in pairs {
-      ["580.65.06, CUDA 13.0"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 07:06:06\n",
-      ["570.86.15, CUDA 13.0"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n",
-      ["CUDA 13.0"] = "no such thing\n",
-    } do
-      require("ett.base.folder").write(path, text)
-      assert.equal(said, machine.driver_text(13000, path))
-    end
-  end)
+it("the header's driver is the kernel's, of either module, and the CUDA version that it serves", function()
+  local machine = require "ett.sampling.machine"
+  local path = os.tmpname()
+  finally(function() os.remove(path) end)
+  for said, text in pairs {
+    ["580.65.06, CUDA 13.0"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 07:06:06\n",
+    ["570.86.15, CUDA 13.0"] = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n",
+    ["CUDA 13.0"] = "no such thing\n",
+  } do
+    require("ett.base.folder").write(path, text)
+    assert.equal(said, machine.driver_text(13000, path))
+  end
 end)

@@ -309,15 +309,13 @@ describe("an impossible shape", function()
   end)
 end)
 
-describe("the CPU back end", function()
-  it("refuses shapes that its kernels do not support", function()
-    local backend = require("ett.base.find").load("samplers", "cpu")
-    local rope, attention = operator.get "rope", operator.get "flash_attention"
-    local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }
-    assert.matches("rotary_dim must be head_dim = 64, got 16", raised(backend.calls, rope, s, "forward"),
-      1, true)
-    s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 16, causal = 1, window = 8 }
-    assert.matches("no sliding window: omit window = 8", raised(backend.calls, attention, s, "forward"), 1,
-      true)
-  end)
+it("the CPU back end refuses shapes that its kernels do not support", function()
+  local backend = require("ett.base.find").load("samplers", "cpu")
+  local rope, attention = operator.get "rope", operator.get "flash_attention"
+  local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }
+  assert.matches("rotary_dim must be head_dim = 64, got 16", raised(backend.calls, rope, s, "forward"),
+    1, true)
+  s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 16, causal = 1, window = 8 }
+  assert.matches("no sliding window: omit window = 8", raised(backend.calls, attention, s, "forward"), 1,
+    true)
 end)

@@ -87,27 +87,25 @@ describe("group size of a collective", function()
   end)
 end)
 
-describe("bandwidth of a collective", function()
-  it("is given with and without waiting for the last rank", function()
-    local function rank(number, starts)
-      local r = maker.new{ rank = number, world = 2 }
-      for i, start in ipairs(starts) do
-        r:kernel(reduce, start, 1000 * i - start, { args = { ["Collective name"] = "allreduce",
-          ["In msg nelems"] = 1000000, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
-      end
-      return r
+it("bandwidth of a collective is given with and without waiting for the last rank", function()
+  local function rank(number, starts)
+    local r = maker.new{ rank = number, world = 2 }
+    for i, start in ipairs(starts) do
+      r:kernel(reduce, start, 1000 * i - start, { args = { ["Collective name"] = "allreduce",
+        ["In msg nelems"] = 1000000, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
     end
-    -- Durations 900 and 600, and 100 twice; transfers 100 and 100.
-    local recordings = { rank(0, { 100, 1900 }), rank(1, { 900, 1400 }) }
-    local GBps = 4e6 / 100e-6 / 1e9
-    near({ algbw_GBps = 4 * 4e6 / 1.7e-3 / 1e9, algbw_without_waiting_GBps = GBps, busbw_without_waiting_GBps = GBps,
-      transfer_p50_us = 100 }, table_of(recordings)[1])
-    local mean = maker.computed(recordings, "avg_comm_bandwidth_GBps")
-    assert.near(40, mean.without_waiting_GBps, 1e-9)
-    assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
-    local alone = table_of({ recordings[1] })[1]
-    assert.equal(require("ett.json").null, alone.algbw_without_waiting_GBps)
-  end)
+    return r
+  end
+  -- Durations 900 and 600, and 100 twice; transfers 100 and 100.
+  local recordings = { rank(0, { 100, 1900 }), rank(1, { 900, 1400 }) }
+  local GBps = 4e6 / 100e-6 / 1e9
+  near({ algbw_GBps = 4 * 4e6 / 1.7e-3 / 1e9, algbw_without_waiting_GBps = GBps, busbw_without_waiting_GBps = GBps,
+    transfer_p50_us = 100 }, table_of(recordings)[1])
+  local mean = maker.computed(recordings, "avg_comm_bandwidth_GBps")
+  assert.near(40, mean.without_waiting_GBps, 1e-9)
+  assert.is_true(mean.avg_comm_bandwidth_GBps < 11)
+  local alone = table_of({ recordings[1] })[1]
+  assert.equal(require("ett.json").null, alone.algbw_without_waiting_GBps)
 end)
 
 describe("point-to-point", function()
@@ -157,85 +155,79 @@ describe("point-to-point", function()
   end)
 end)
 
-describe("collectives of many sizes", function()
-  it("are counted and charged without a sort for each size", function()
-    local ranks = {}
-    for rank = 0, 1 do
-      ranks[rank + 1] = maker.new{ rank = rank, world = 2 }
-      for i = 1, 60 do
-        local gathers = i % 3 == 0
-        ranks[rank + 1]:kernel(gathers and gather or reduce, 1000 * i - 7 * rank, 50 + 7 * rank + i % 5, { args = {
-          ["Collective name"] = gathers and "allgather" or "allreduce", ["In msg nelems"] = 8 * i,
-          ["Out msg nelems"] = 16 * i, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
-      end
+it("collectives of many sizes are counted and charged without a sort for each size", function()
+  local ranks = {}
+  for rank = 0, 1 do
+    ranks[rank + 1] = maker.new{ rank = rank, world = 2 }
+    for i = 1, 60 do
+      local gathers = i % 3 == 0
+      ranks[rank + 1]:kernel(gathers and gather or reduce, 1000 * i - 7 * rank, 50 + 7 * rank + i % 5, { args = {
+        ["Collective name"] = gathers and "allgather" or "allreduce", ["In msg nelems"] = 8 * i,
+        ["Out msg nelems"] = 16 * i, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
     end
-    local exposed, metrics = require "ett.trace.exposed", require "ett.trace.metrics"
-    local args = require("ett.trace.collective").args
-    local view <close> = maker.view(ranks, { args = args })
-    local lane = view:lanes()[1]
-    local quick = exposed.causes(view)
-    local calls = assert(metrics.compute(metrics.load "coll_call_num", view))
-    assert.same({ all_gather = 40, all_reduce = 80 }, calls.calls_by_type)
-    assert.is_nil(lane.cache.collectives)
-    assert.equal(2, #lane:kinds().sorts)
-    local whole = exposed.causes(view, true)
-    assert.equal(60, #lane:collectives().sorts)
-    assert.equal(16 * 60 * 4, lane:collectives().sorts[60].bytes)
-    for _, name in ipairs{ "headline", "whole", "wait", "transfer", "ranks", "waiting" } do
-      assert.same(whole[name], quick[name])
-    end
-    assert.is_true(quick.wait > 0 and quick.transfer > 0)
-    -- The page has those that took the longest.
-    local html, totals = require "ett.trace.html", {}
-    local most <const> = html.most_collectives
-    html.most_collectives = 10
-    finally(function() html.most_collectives = most end)
-    local rows = assert(metrics.compute(metrics.load "collective_table", view)).collectives
-    for i, row in ipairs(rows) do totals[i] = row.total_ms end
-    table.sort(totals, function(a, b) return a > b end)
-    local shown = html.page(view).data.collective_table.collectives
-    assert.same({ 60, 10 }, { #rows, #shown })
-    for i, row in ipairs(shown) do assert.equal(totals[i], row.total_ms) end
-  end)
+  end
+  local exposed, metrics = require "ett.trace.exposed", require "ett.trace.metrics"
+  local args = require("ett.trace.collective").args
+  local view <close> = maker.view(ranks, { args = args })
+  local lane = view:lanes()[1]
+  local quick = exposed.causes(view)
+  local calls = assert(metrics.compute(metrics.load "coll_call_num", view))
+  assert.same({ all_gather = 40, all_reduce = 80 }, calls.calls_by_type)
+  assert.is_nil(lane.cache.collectives)
+  assert.equal(2, #lane:kinds().sorts)
+  local whole = exposed.causes(view, true)
+  assert.equal(60, #lane:collectives().sorts)
+  assert.equal(16 * 60 * 4, lane:collectives().sorts[60].bytes)
+  for _, name in ipairs{ "headline", "whole", "wait", "transfer", "ranks", "waiting" } do
+    assert.same(whole[name], quick[name])
+  end
+  assert.is_true(quick.wait > 0 and quick.transfer > 0)
+  -- The page has those that took the longest.
+  local html, totals = require "ett.trace.html", {}
+  local most <const> = html.most_collectives
+  html.most_collectives = 10
+  finally(function() html.most_collectives = most end)
+  local rows = assert(metrics.compute(metrics.load "collective_table", view)).collectives
+  for i, row in ipairs(rows) do totals[i] = row.total_ms end
+  table.sort(totals, function(a, b) return a > b end)
+  local shown = html.page(view).data.collective_table.collectives
+  assert.same({ 60, 10 }, { #rows, #shown })
+  for i, row in ipairs(shown) do assert.equal(totals[i], row.total_ms) end
 end)
 
-describe("collectives of many shapes on the host", function()
-  it("have one kind, and one sort per size", function()
-    local r = maker.new{ rank = 0, world = 4 }
-    for i = 1, 30 do
-      r:host("user_annotation", "nccl:all_reduce", 1000 * i, 30, { args = { ["Input Dims"] = { { 10 * i, 2 } },
-        ["Input type"] = { "c10::Half" } } })
-      r:kernel(reduce, 1000 * i + 100, 10, { launch = { ts = 1000 * i + 5, dur = 5 } })
-    end
-    local args = require("ett.trace.collective").args
-    local view <close> = maker.view({ r }, { args = args })
-    local lane = view:lanes()[1]
-    assert.equal(1, #lane:kinds().sorts)
-    local all = lane:collectives()
-    assert.equal(30, #all.sorts)
-    for i, each in ipairs(all) do assert.same({ "all_reduce", 2 * 10 * i * 2 }, { each.kind, each.bytes }) end
-  end)
+it("collectives of many shapes on the host have one kind, and one sort per size", function()
+  local r = maker.new{ rank = 0, world = 4 }
+  for i = 1, 30 do
+    r:host("user_annotation", "nccl:all_reduce", 1000 * i, 30, { args = { ["Input Dims"] = { { 10 * i, 2 } },
+      ["Input type"] = { "c10::Half" } } })
+    r:kernel(reduce, 1000 * i + 100, 10, { launch = { ts = 1000 * i + 5, dur = 5 } })
+  end
+  local args = require("ett.trace.collective").args
+  local view <close> = maker.view({ r }, { args = args })
+  local lane = view:lanes()[1]
+  assert.equal(1, #lane:kinds().sorts)
+  local all = lane:collectives()
+  assert.equal(30, #all.sorts)
+  for i, each in ipairs(all) do assert.same({ "all_reduce", 2 * 10 * i * 2 }, { each.kind, each.bytes }) end
 end)
 
-describe("collectives of a lane", function()
-  it("are columns and a list", function()
-    local r = maker.new{ rank = 0, world = 2 }
-    for i = 1, 3 do
-      r:kernel(i == 2 and gather or reduce, 100 * i, 10 + i, { args = { ["Collective name"] = i == 2 and
-        "allgather" or "allreduce", ["In msg nelems"] = 1000 * i, dtype = "Float", ["Group size"] = 2 } })
-    end
-    local view = maker.view({ r }, { args = require("ett.trace.collective").args })
-    local lane, seen = view:lanes()[1], {}
-    local all, dimensions = lane:collectives(), lane:dimensions()
-    for i, each in ipairs(all) do
-      seen[i] = ("%s %d %g %g"):format(each.kind, each.bytes, view:us(each.ts), view:us(each.dur))
-      assert.equal(each.ts + each.dur, each.stop)
-      assert.equal(each.kind, dimensions[i].each.kind)
-    end
-    assert.same({ "all_reduce 4000 0 11", "all_gather 16000 100 12", "all_reduce 12000 200 13" }, seen)
-    assert.equal(3, #all)
-    assert.is_nil(all[0])
-    assert.is_nil(all[4])
-    assert.is_nil(all.no_such_field)
-  end)
+it("collectives of a lane are columns and a list", function()
+  local r = maker.new{ rank = 0, world = 2 }
+  for i = 1, 3 do
+    r:kernel(i == 2 and gather or reduce, 100 * i, 10 + i, { args = { ["Collective name"] = i == 2 and
+      "allgather" or "allreduce", ["In msg nelems"] = 1000 * i, dtype = "Float", ["Group size"] = 2 } })
+  end
+  local view = maker.view({ r }, { args = require("ett.trace.collective").args })
+  local lane, seen = view:lanes()[1], {}
+  local all, dimensions = lane:collectives(), lane:dimensions()
+  for i, each in ipairs(all) do
+    seen[i] = ("%s %d %g %g"):format(each.kind, each.bytes, view:us(each.ts), view:us(each.dur))
+    assert.equal(each.ts + each.dur, each.stop)
+    assert.equal(each.kind, dimensions[i].each.kind)
+  end
+  assert.same({ "all_reduce 4000 0 11", "all_gather 16000 100 12", "all_reduce 12000 200 13" }, seen)
+  assert.equal(3, #all)
+  assert.is_nil(all[0])
+  assert.is_nil(all[4])
+  assert.is_nil(all.no_such_field)
 end)

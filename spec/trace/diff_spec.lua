@@ -58,33 +58,29 @@ describe("ett.trace.diff", function()
   end)
 end)
 
-describe("ett.trace.diff of unlike numbers of steps", function()
-  it("says that figures are totals", function()
-    local two = recording(0, 1)
-    two:step(2, 2000, 2000)
-    two:kernel("gemm", 2100, 200)
-    local result = compare({ recording(0, 1) }, { two })
-    assert.same({ 1, 2 }, result.steps)
-    assert.equal("1 and 2 steps: times and numbers are totals; --step 1 compares one step", result.note)
-    local third = maker.new { rank = 0, world = 1 }
-    third:step(3, 0, 2000)
-    third:kernel("gemm", 100, 200)
-    assert.equal("1 and 2 steps: times and numbers are totals", compare({ third }, { two }).note)
-  end)
+it("ett.trace.diff of unlike numbers of steps says that figures are totals", function()
+  local two = recording(0, 1)
+  two:step(2, 2000, 2000)
+  two:kernel("gemm", 2100, 200)
+  local result = compare({ recording(0, 1) }, { two })
+  assert.same({ 1, 2 }, result.steps)
+  assert.equal("1 and 2 steps: times and numbers are totals; --step 1 compares one step", result.note)
+  local third = maker.new { rank = 0, world = 1 }
+  third:step(3, 0, 2000)
+  third:kernel("gemm", 100, 200)
+  assert.equal("1 and 2 steps: times and numbers are totals", compare({ third }, { two }).note)
 end)
 
-describe("ett.trace.diff.operators", function()
-  it("compares shapes and passes, and names those of one trace only", function()
-    local trace_gpt = require "trace_gpt"
-    local function gpt(hidden, time)
-      return trace_gpt.new { hidden = hidden, heads = 4, layers = 2, seq = 32, batch = 2, vocab = 512,
-        times = function(name) return name == "gelu" and time or 10 end }:recording { rank = 0 }
-    end
-    local args = { args = require("ett.trace.operators").args }
-    local x <close> = maker.view({ gpt(64, 10) }, args)
-    local y <close> = maker.view({ gpt(64, 35) }, args)
-    local rows = diff.operators(x, y)
-    near({ name = "aten::gelu", shape = "64x256", difference_ms = 2 * 0.025 }, rows[1])
-    near(0, rows[3].difference_ms)
-  end)
+it("ett.trace.diff.operators compares shapes and passes, and names those of one trace only", function()
+  local trace_gpt = require "trace_gpt"
+  local function gpt(hidden, time)
+    return trace_gpt.new { hidden = hidden, heads = 4, layers = 2, seq = 32, batch = 2, vocab = 512,
+      times = function(name) return name == "gelu" and time or 10 end }:recording { rank = 0 }
+  end
+  local args = { args = require("ett.trace.operators").args }
+  local x <close> = maker.view({ gpt(64, 10) }, args)
+  local y <close> = maker.view({ gpt(64, 35) }, args)
+  local rows = diff.operators(x, y)
+  near({ name = "aten::gelu", shape = "64x256", difference_ms = 2 * 0.025 }, rows[1])
+  near(0, rows[3].difference_ms)
 end)

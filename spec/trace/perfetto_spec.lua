@@ -121,17 +121,15 @@ describe("a Perfetto trace", function()
   end)
 end)
 
-describe("a file that is not a trace", function()
-  it("is refused with advice", function()
-    local folder = command.folder()
-    for name, words in pairs { ["a.nsys-rep"] = "nsys export %-%-type sqlite", ["b.zip"] = "unpack it",
-      ["c.tar.gz"] = "a tar archive: unpack it" } do
-      command.write(folder, name, name == "b.zip" and "PK\3\4xxxx" or "\1\2\3\4")
-      if name == "c.tar.gz" then command.shell(("cd %q && echo {} > d && tar czf c.tar.gz d"):format(folder)) end
-      local opened, why = trace.open(folder .. "/" .. name, {})
-      assert.is_nil(opened)
-      assert.matches(words, tostring(why))
-    end
-    command.remove(folder)
-  end)
+it("a file that is not a trace is refused with advice", function()
+  local folder = command.folder()
+  for name, words in pairs { ["a.nsys-rep"] = "nsys export %-%-type sqlite", ["b.zip"] = "unpack it",
+    ["c.tar.gz"] = "a tar archive: unpack it" } do
+    command.write(folder, name, name == "b.zip" and "PK\3\4xxxx" or "\1\2\3\4")
+    if name == "c.tar.gz" then command.shell(("cd %q && echo {} > d && tar czf c.tar.gz d"):format(folder)) end
+    local opened, why = trace.open(folder .. "/" .. name, {})
+    assert.is_nil(opened)
+    assert.matches(words, tostring(why))
+  end
+  command.remove(folder)
 end)

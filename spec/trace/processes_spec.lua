@@ -160,30 +160,26 @@ describe("a file merged from several ranks", function()
   end)
 end)
 
-describe("a warning", function()
-  it("has a code that the page of its folder explains", function()
-    local tree, codes, unknown = require "tree", 0, {}
-    local page = tree.read "lua/ett/trace/README.md"
-    for _, path in ipairs(tree.files "^lua/ett/trace/.*%.lua$") do
-      for code in tree.read(path):gmatch '%f[%w]code = "([%w_]+)"' do
-        codes = codes + 1
-        if not page:find("\n| `" .. code .. "` |", 1, true) then unknown[#unknown + 1] = code end
-      end
+it("a warning has a code that the page of its folder explains", function()
+  local tree, codes, unknown = require "tree", 0, {}
+  local page = tree.read "lua/ett/trace/README.md"
+  for _, path in ipairs(tree.files "^lua/ett/trace/.*%.lua$") do
+    for code in tree.read(path):gmatch '%f[%w]code = "([%w_]+)"' do
+      codes = codes + 1
+      if not page:find("\n| `" .. code .. "` |", 1, true) then unknown[#unknown + 1] = code end
     end
-    assert.is_true(codes > 0)
-    assert.same({}, unknown)
-  end)
+  end
+  assert.is_true(codes > 0)
+  assert.same({}, unknown)
 end)
 
-describe("a file whose times are not microseconds", function()
-  it("is named in a warning, because no GPU has such short kernels", function()
-    for us, count in pairs { [40] = 0, [0.04] = 1 } do
-      local r = maker.new { rank = 0 }
-      for i = 1, 30 do r:kernel("gemm", 100 * i, us) end
-      local view <close> = maker.view({ r })
-      local list = view:warnings()
-      assert.equal(count, #list)
-      if count > 0 then assert.matches("^its 30 kernels take 0.04 us on average", list[1].message) end
-    end
-  end)
+it("a file whose times are not microseconds is named in a warning, because no GPU has such short kernels", function()
+  for us, count in pairs { [40] = 0, [0.04] = 1 } do
+    local r = maker.new { rank = 0 }
+    for i = 1, 30 do r:kernel("gemm", 100 * i, us) end
+    local view <close> = maker.view({ r })
+    local list = view:warnings()
+    assert.equal(count, #list)
+    if count > 0 then assert.matches("^its 30 kernels take 0.04 us on average", list[1].message) end
+  end
 end)

@@ -461,19 +461,17 @@ describe("exposed_causes", function()
   end)
 end)
 
-describe("collective_list", function()
-  it("has every collective with its skew, last rank and transfer", function()
-    local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
-      return rank == 1 and name == "flash_attention" and 1000 or 0
-    end }
-    local result = maker.computed(recordings, "collective_list")
-    assert.equal(6, result.count)
-    for _, row in ipairs(result.collectives) do
-      assert.near(40, row.transfer_us, 1e-6)
-      assert.near(row.longest_us, row.transfer_us + row.skew_us, 1e-6)
-      assert.near(2 * 64 * 32 * 2 / 40e-6 / 1e9, row.algbw_GBps, 1e-9)
-    end
-    assert.equal("1", result.collectives[1].last_rank)
-    assert.is_true(result.collectives[1].skew_us > 500)
-  end)
+it("collective_list has every collective with its skew, last rank and transfer", function()
+  local recordings = model({ tp = 2, host = 8, compute = 20 }):recordings { late = function(rank, name)
+    return rank == 1 and name == "flash_attention" and 1000 or 0
+  end }
+  local result = maker.computed(recordings, "collective_list")
+  assert.equal(6, result.count)
+  for _, row in ipairs(result.collectives) do
+    assert.near(40, row.transfer_us, 1e-6)
+    assert.near(row.longest_us, row.transfer_us + row.skew_us, 1e-6)
+    assert.near(2 * 64 * 32 * 2 / 40e-6 / 1e9, row.algbw_GBps, 1e-9)
+  end
+  assert.equal("1", result.collectives[1].last_rank)
+  assert.is_true(result.collectives[1].skew_us > 500)
 end)
