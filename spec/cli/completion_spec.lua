@@ -1,11 +1,9 @@
 local completion = require "ett.cli.completion"
 local repl = require "ett.cli.repl"
 
-describe("completion of the library as one table", function()
-  it("offers its modules and their fields", function()
-    assert.same({ "estimate" }, (completion.names("ett.estim", {})))
-    assert.same({ "new" }, (completion.names("ett.model.ne", {})))
-  end)
+it("completion of the library as one table offers its modules and their fields", function()
+  assert.same({ "estimate" }, (completion.names("ett.estim", {})))
+  assert.same({ "new" }, (completion.names("ett.model.ne", {})))
 end)
 
 describe("ett.completion", function()

@@ -184,23 +184,21 @@ describe("plain lists", function()
   end)
 end)
 
-describe("wrong architectures", function()
-  it("are named by field", function()
-    assert.matches("unknown architecture 'lama'; did you mean 'llama'",
-      raised(architecture.new, "lama", llama), 1, true)
-    assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", raised(architecture.new, "llama",
-      { layers = 1, hiden = 8, hidden = 8, heads = 1, vocab = 8 }), 1, true)
-    assert.matches("heads = 3 must divide hidden = 4096", raised(architecture.new, "llama",
-      { layers = 1, hidden = 4096, heads = 3, vocab = 8 }), 1, true)
-    assert.matches("top_k = 9 must not exceed experts = 8", raised(architecture.new, "mixtral",
-      { layers = 1, hidden = 4096, heads = 32, vocab = 8, experts = 8, top_k = 9 }), 1, true)
-    assert.matches("layer 1 (odd): entry 1: unknown operator 'linear_quv'", raised(architecture.new, function()
-      return { layers = { { name = "odd", ops = { "linear_quv" } } } }
-    end, llama), 1, true)
-    assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", raised(architecture.new, function()
-      return { layers = { { name = "odd", ops = { { collective = "all_reduse" } } } } }
-    end, llama), 1, true)
-  end)
+it("wrong architectures are named by field", function()
+  assert.matches("unknown architecture 'lama'; did you mean 'llama'",
+    raised(architecture.new, "lama", llama), 1, true)
+  assert.matches("llama: unknown field 'hiden'; did you mean 'hidden'", raised(architecture.new, "llama",
+    { layers = 1, hiden = 8, hidden = 8, heads = 1, vocab = 8 }), 1, true)
+  assert.matches("heads = 3 must divide hidden = 4096", raised(architecture.new, "llama",
+    { layers = 1, hidden = 4096, heads = 3, vocab = 8 }), 1, true)
+  assert.matches("top_k = 9 must not exceed experts = 8", raised(architecture.new, "mixtral",
+    { layers = 1, hidden = 4096, heads = 32, vocab = 8, experts = 8, top_k = 9 }), 1, true)
+  assert.matches("layer 1 (odd): entry 1: unknown operator 'linear_quv'", raised(architecture.new, function()
+    return { layers = { { name = "odd", ops = { "linear_quv" } } } }
+  end, llama), 1, true)
+  assert.matches("unknown collective 'all_reduse'; did you mean 'all_reduce'", raised(architecture.new, function()
+    return { layers = { { name = "odd", ops = { { collective = "all_reduse" } } } } }
+  end, llama), 1, true)
 end)
 
 describe("an architecture of one's own", function()
@@ -500,26 +498,22 @@ describe("an entry with 'when'", function()
   end)
 end)
 
-describe("a user's collective", function()
-  it("runs once for each entry unless 'times' is given", function()
-    local c = { tp = 4, dtype = "bf16" }
-    local entry = { collective = "all_reduce", group = "tp", elements = function() return 1000 end }
-    local list = collective.expand(entry, c)
-    assert.equal(1, #list)
-    assert.equal(1, list[1].times)
-    assert.equal(2000.0, list[1].bytes)
-    entry.times = 3
-    assert.equal(3, collective.expand(entry, c)[1].times)
-  end)
+it("a user's collective runs once for each entry unless 'times' is given", function()
+  local c = { tp = 4, dtype = "bf16" }
+  local entry = { collective = "all_reduce", group = "tp", elements = function() return 1000 end }
+  local list = collective.expand(entry, c)
+  assert.equal(1, #list)
+  assert.equal(1, list[1].times)
+  assert.equal(2000.0, list[1].bytes)
+  entry.times = 3
+  assert.equal(3, collective.expand(entry, c)[1].times)
 end)
 
-describe("collective names", function()
-  it("accept the names of estimate-train-time", function()
-    assert.equal("all_reduce", collective.kind "allreduce_large")
-    assert.equal("send_recv", collective.kind "p2p")
-    assert.matches("unknown collective 'all_gatter'; did you mean 'all_gather'",
-      raised(collective.kind, "all_gatter"), 1, true)
-  end)
+it("collective names accept the names of estimate-train-time", function()
+  assert.equal("all_reduce", collective.kind "allreduce_large")
+  assert.equal("send_recv", collective.kind "p2p")
+  assert.matches("unknown collective 'all_gatter'; did you mean 'all_gather'",
+    raised(collective.kind, "all_gatter"), 1, true)
 end)
 
 describe("the model's FLOPs", function()

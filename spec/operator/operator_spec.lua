@@ -638,34 +638,30 @@ return op]=])
   end)
 end)
 
-describe("kernels from an expression", function()
-  it("are CUDA C, doubles and launches of one description", function()
-    local launch = require "ett.operator.launch"
-    local op = { name = "axpy", kernel_shape = function(s) return { rows = s.n, cols = 2 } end }
-    local pass = { takes = { "x", "y" }, gives = { "z", "w" }, code = "z = 2.0f * x + y; w = x;",
-      double = function(x, y) return 2 * x + y, x end }
-    launch.map(op, { forward = pass, backward = pass })
-    assert.matches("void axpy_backward(const T *x_, const T *y_, T *z_, T *w_, long long n)", op.cuda, 1, true)
-    assert.matches("    z = 2.0f * x + y; w = x;\n    store(z_, i, z);\n    store(w_, i, w);", op.cuda, 1, true)
-    local z, w = {}, {}
-    op.doubles.axpy_forward({ 1, 2 }, { 10, 20 }, z, w, 2)
-    assert.same({ { 12, 24 }, { 1, 2 } }, { z, w })
-    local asked, launched = {}, nil
-    op.kernel({ tensor = function(t) asked[#asked + 1] = t return t end,
-      kernel = function(given) launched = given end }, { n = 300 }, "forward")
-    assert.same({ { 300, 2 }, { 300, 2 }, { 300, 2 }, { 300, 2 } }, asked)
-    assert.equal("axpy_forward", launched.name)
-    assert.equal(600, launched.args[5])
-    assert.equal(3, launched.grid)
-  end)
+it("kernels from an expression are CUDA C, doubles and launches of one description", function()
+  local launch = require "ett.operator.launch"
+  local op = { name = "axpy", kernel_shape = function(s) return { rows = s.n, cols = 2 } end }
+  local pass = { takes = { "x", "y" }, gives = { "z", "w" }, code = "z = 2.0f * x + y; w = x;",
+    double = function(x, y) return 2 * x + y, x end }
+  launch.map(op, { forward = pass, backward = pass })
+  assert.matches("void axpy_backward(const T *x_, const T *y_, T *z_, T *w_, long long n)", op.cuda, 1, true)
+  assert.matches("    z = 2.0f * x + y; w = x;\n    store(z_, i, z);\n    store(w_, i, w);", op.cuda, 1, true)
+  local z, w = {}, {}
+  op.doubles.axpy_forward({ 1, 2 }, { 10, 20 }, z, w, 2)
+  assert.same({ { 12, 24 }, { 1, 2 } }, { z, w })
+  local asked, launched = {}, nil
+  op.kernel({ tensor = function(t) asked[#asked + 1] = t return t end,
+    kernel = function(given) launched = given end }, { n = 300 }, "forward")
+  assert.same({ { 300, 2 }, { 300, 2 }, { 300, 2 }, { 300, 2 } }, asked)
+  assert.equal("axpy_forward", launched.name)
+  assert.equal(600, launched.args[5])
+  assert.equal(3, launched.grid)
 end)
 
-describe("dtypes", function()
-  it("fp8 halves the operands of a product but not its result", function()
-    local op = operator.get "linear_up"
-    local s = op.shape(configuration)
-    local m, n, k = s.tokens, s.out_features, s.in_features
-    assert.equal(1.0 * (m * k + k * n) + 2.0 * m * n, op.bytes(s, "fp8", "forward"))
-    assert.equal(1, dtype_bytes.fp8)
-  end)
+it("dtypes fp8 halves the operands of a product but not its result", function()
+  local op = operator.get "linear_up"
+  local s = op.shape(configuration)
+  local m, n, k = s.tokens, s.out_features, s.in_features
+  assert.equal(1.0 * (m * k + k * n) + 2.0 * m * n, op.bytes(s, "fp8", "forward"))
+  assert.equal(1, dtype_bytes.fp8)
 end)
