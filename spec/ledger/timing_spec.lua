@@ -1,5 +1,6 @@
 --- Laws of the two models of time: the metered run on links, and the corrected simple model.
 local ledger = require "ett.ledger"
+local near = require "near"
 local simple = require "ett.ledger.simple_transformer"
 local timing = require "ett.ledger.timing"
 local transformer = require "ett.ledger.transformer"
@@ -29,8 +30,7 @@ describe("a metered run in time", function()
     local counts = L:totals()
     local flop = counts.flop_forward + counts.flop_backward
     assert.is_true(math.abs(t.seconds / (flop / 0.5e14) - 1) < 1e-12)
-    assert.equal(0, t.network_seconds)
-    assert.equal("compute", t.bound_by)
+    near({ network_seconds = 0, bound_by = "compute" }, t)
   end)
 
   local wide = metered { p_data = 4.0, p_tensor_int = 4.0, p_pipe = 2.0 }
@@ -89,9 +89,7 @@ describe("a metered run in time", function()
     end
     local r = memory()
     local weights = 8 * (4 + 2 * 4) * 1024 ^ 2 / (2 * 4)
-    assert.equal(2 * weights, r.weights)
-    assert.equal(4 * weights, r.gradients)
-    assert.equal(12 * weights / 4, r.optimizer)
+    near({ weights = 2 * weights, gradients = 4 * weights, optimizer = 12 * weights / 4 }, r)
     -- A layer: its input, whole; queries, keys, values, mixed values and 4096 wide, a quarter of each.
     local input, layer = 1024 * 1024, 1024 * (1024 + 4 * 1024 / 4 + 4096 / 4)
     assert.equal((2 * 4 * layer + layer) * 2 * 2, r.activations) -- 2 stages in flight, 4 layers each
@@ -173,10 +171,7 @@ describe("the corrected simple model", function()
         links = { intra = { bandwidth = 4e11, latency = 2e-6, source = "test" }, inter = inter } }
     end
     local one = shared { bandwidth_per_gpu = 5e10, bandwidth_per_node = 5e10, latency = 5e-6, source = "test" }
-    assert.equal(2 * 5e10 / 8, one.network)
-    assert.equal(8e11, one.node_network)
-    assert.equal(5e-6, one.latency_seconds)
-    assert.equal(2e-6, one.node_latency_seconds)
+    near({ network = 2 * 5e10 / 8, node_network = 8e11, latency_seconds = 5e-6, node_latency_seconds = 2e-6 }, one)
     assert.equal(1e11, shared({ bandwidth_per_gpu = 5e10, bandwidth_per_node = 8e11, source = "test" }).network)
   end)
 
@@ -212,8 +207,7 @@ describe("the corrected simple model", function()
     for zero = 0, 3 do stages[zero] = described({ dp = 4, zero = zero }).memory end
     assert.equal(stages[0].optimizer / 4, stages[1].optimizer)
     assert.equal(stages[1].gradients / 4, stages[2].gradients)
-    assert.equal(stages[2].weights / 4, stages[3].weights)
-    assert.equal(stages[0].activations, stages[3].activations)
+    near({ weights = stages[2].weights / 4, activations = stages[0].activations }, stages[3])
     local kept, again = described { pp = 4 }, described { pp = 4, recompute = 1 }
     assert.is_true(again.memory.activations < kept.memory.activations)
     assert.is_true(math.abs(again.phases.full.compute / kept.phases.full.compute - 8 / 6) < 1e-12)
@@ -228,9 +222,7 @@ describe("the corrected simple model", function()
       tp = 2, tp2 = 4, n_experts = 2, chip_network = 1e10, latency_seconds = 1e-6, node_chips = 4, zero = 1 }
     local out = program:evaluate(given)
     local r, L = described(given)
-    assert.equal(r.batch, out.batch_seconds)
-    assert.equal(r.utilization, out.utilization)
-    assert.equal(r.memory.total, out.memory_bytes)
+    near({ batch_seconds = r.batch, utilization = r.utilization, memory_bytes = r.memory.total }, out)
     for _, check in ipairs(L:checks()) do assert.equal(1, check.ok, check.subject) end
     assert.equal(1, out.feasible)
     given.tp = 7

@@ -2,6 +2,7 @@
 local against = require "ett.loop.against"
 local layout = require "ett.loop.layout"
 local maker = require "trace_maker"
+local near = require "near"
 local raised = require "raised"
 local report = require "ett.loop.report"
 local subject = require "ett.loop.subject"
@@ -137,9 +138,7 @@ describe("ett.loop.against", function()
     assert.near(result.split.measured_seconds - result.split.predicted_seconds, sum, 1e-9)
     assert.is_true(result.split.residual.kernel_seconds > 0)
     assert.equal(1, #result.collectives)
-    assert.near(62.5e-6, result.collectives[1].measured_seconds, 1e-9)
-    assert.equal(2, result.collectives[1].group_size)
-    assert.equal("tp", result.collectives[1].group)
+    near({ measured_seconds = 62.5e-6, group_size = 2, group = "tp" }, result.collectives[1])
   end)
 
   it("is printed with the plan, every operator, the parts and the fit of the stack", function()
@@ -301,8 +300,7 @@ describe("ett.loop.against", function()
       for _, unit in ipairs(e.units[row.stage]) do
         if row.unit:upper():sub(1, 1) == unit[1]:sub(1, 1) then sum, n = sum + unit.seconds, n + 1 end
       end
-      assert.near(sum / n, row.predicted_seconds, 1e-12)
-      assert.near(row.predicted_seconds / row.measured_seconds, row.ratio, 1e-12)
+      near({ predicted_seconds = sum / n, ratio = row.predicted_seconds / row.measured_seconds }, row)
     end
     assert.same({ "1 forward 0.004", "1 backward 0.012", "2 forward 0.005", "2 backward 0.012" }, seen)
     assert.matches("1 +backward +2 +12 ", table.concat(require("ett.loop.report").against(result, what), "\n"))

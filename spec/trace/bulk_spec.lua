@@ -3,6 +3,7 @@ local bulk = require "ett.bulk"
 local maker = require "trace_maker"
 local stats = require "ett.trace.stats"
 local generator = require("random").integers
+local near = require "near"
 
 local function recording(seed)
   local random, r = generator(seed), maker.new{ rank = 0 }
@@ -34,13 +35,9 @@ describe("ett.bulk", function()
       end
       local sorted = stats.sorted(delays)
       local found = bulk.launches(rows, calls)
-      assert.equal(#delays, found.launched)
-      assert.equal(short, found.short_rows)
-      assert.equal(stats.sum(delays), found.delay_sum)
-      assert.equal(call_sum, found.call_sum)
-      assert.equal(stats.percentile(sorted, 0.5), found.delay_p50)
-      assert.equal(stats.percentile(sorted, 0.95), found.delay_p95)
-      assert.equal(sorted[#sorted], found.delay_max)
+      near({ launched = #delays, short_rows = short, delay_sum = stats.sum(delays), call_sum = call_sum,
+        delay_p50 = stats.percentile(sorted, 0.5), delay_p95 = stats.percentile(sorted, 0.95),
+        delay_max = sorted[#sorted] }, found)
       -- The mean queue is the rows' waiting time over the whole time.
       local from, to, waiting, most = math.huge, -math.huge, 0, 0
       for _, p in ipairs(points) do
@@ -52,8 +49,7 @@ describe("ett.bulk", function()
         end
         most = math.max(most, depth)
       end
-      assert.near(waiting / (to - from), found.queue_mean, 1e-9)
-      assert.equal(most, found.queue_most)
+      near({ queue_mean = waiting / (to - from), queue_most = most }, found)
       -- Idle: of each gap, the first row that starts at its end.
       local gaps, causes = rows:intervals():gaps(), { host = 0, device = 0, unknown = 0 }
       for _, a, b in gaps:iter() do
