@@ -1,5 +1,5 @@
---- near(expected, actual, message): asserts that two numbers differ by at most a billionth of the expected one. Integers
---- and other values must be equal. Each field of an expected table is compared; the actual one may have more.
+--- near(expected, actual, message): asserts that two numbers differ by at most a billionth of the expected one. Two
+--- integers and other values must be equal. Each field of an expected table is compared; the actual one may have more.
 local function near(expected, actual, message)
   if type(expected) == "table" then
     for key, value in pairs(expected) do near(value, actual[key], message and message .. "." .. key or key) end
