@@ -47,7 +47,6 @@
   X(cuLaunchKernel)                                                                      \
   X(cuStreamCreate)                                                                      \
   X(cuStreamDestroy)                                                                     \
-  X(cuStreamSynchronize)                                                                 \
   X(cuStreamQuery)                                                                       \
   X(cuStreamBeginCapture)                                                                \
   X(cuStreamEndCapture)                                                                  \

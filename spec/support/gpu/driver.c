@@ -145,14 +145,6 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int room, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
-  NEED_INIT;
-  if (!known(device))
-    return CUDA_ERROR_INVALID_DEVICE;
-  memset(uuid, device + 1, sizeof *uuid);
-  return CUDA_SUCCESS;
-}
-
 CUresult CUDAAPI cuDeviceTotalMem(size_t *bytes, CUdevice device) {
   NEED_INIT;
   if (!known(device))

@@ -41,11 +41,6 @@ const char *ncclGetErrorString(ncclResult_t status) {
              : "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
 }
 
-const char *ncclGetLastError(ncclComm_t comm) {
-  (void)comm;
-  return "";
-}
-
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);

@@ -130,17 +130,6 @@ static CUresult spoil(CUstream stream) {
                 : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
-  ENTER("cuStreamSynchronize");
-  ett_stand_in_check(stream, STREAM, "cuStreamSynchronize");
-  if (stream->capture)
-    return spoil(stream);
-  ett_stand_in_must_end("cuStreamSynchronize");
-  while (now() < stream->end) {
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult CUDAAPI cuStreamQuery(CUstream stream) {
   ENTER("cuStreamQuery");
   ett_stand_in_check(stream, STREAM, "cuStreamQuery");
