@@ -252,6 +252,7 @@ pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b, stack megatron:c
 note: unknown flags, ignored: --frob
 note: 1 flag has no effect on the step
 note: not in the file: --micro-batch-size (1)
+note: the device waits 71 % of the step until the host launches kernels: CUDA graphs (fields graphs and graphed of a stack) or larger micro-batches shorten that
 
 $ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron:graphs:norm=torch | grep -E '^pp'
 pp 1, tp 1, dp 2, micro-batch 1 x 4, sequence 128, bf16, 1f1b, stack megatron:graphs:norm=torch

@@ -535,8 +535,9 @@ describe("estimate", function()
     for _, line in ipairs(e.operators) do waits = waits + (line.name == "host" and line.seconds or 0.0) end
     assert.is_true(waits > 0.1 * e.step_seconds)
     assert.same({}, e.warnings)
-    assert.equal(("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields graphs "
-      .. "and graphed of a stack) or larger micro-batches shorten that"):format(100 * waits / e.step_seconds), e.notes[1])
+    assert.equal(("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields "
+      .. "graphs and graphed of a stack) or larger micro-batches shorten that"):format(100 * waits / e.step_seconds),
+      e.notes[1])
     local large = estimate.new { cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 2, stack = "megatron" },
       model = model_module.new("llama", { layers = 2, hidden = 8192, heads = 64, vocab = 32000 }) }
     assert.same({}, large.notes)
@@ -761,8 +762,8 @@ describe("estimate", function()
       for _, stack in ipairs { "megatron:launch_seconds=0", false } do
         local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2, stack = stack or nil },
           model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
-        assert.same(stack and says and { "operator times come from samples: the stack 'megatron:launch_seconds=0' changes only "
-          .. "memory, launches and overlaps" } or {}, e.notes, name)
+        assert.same(stack and says and { ("operator times come from samples: the stack '%s' changes only memory, "
+          .. "launches and overlaps"):format(stack) } or {}, e.notes, name)
       end
     end
   end)
