@@ -104,8 +104,8 @@ describe("scaling", function()
     assert.is_true(seconds(base:with_stack(stack)) > 1.1 * seconds(base))
     assert.equal(seconds(base), seconds(based)) -- the base itself is unchanged
     local e = require("ett.step.estimate").new { cluster = mine, plan = { seq = 512, micro_batches = 1,
-      stack = "transformers:launch_seconds=0" }, model = require("ett.model").new("llama", { layers = 2, hidden = 512, heads = 8,
-      vocab = 1000 }) }
+      stack = "transformers:launch_seconds=0" }, model = require("ett.model").new("llama", { layers = 2, hidden = 512,
+      heads = 8, vocab = 1000 }) }
     assert.same({}, e.notes)
   end)
 
