@@ -4,4 +4,5 @@ return {
   summary = "ett's default: fused kernels, no launch cost",
   source = "assumed",
   attention = "cudnn", norm = "fused", cross_entropy = "fused", graphs = true, launch_seconds = 0.0,
+  runs_on_tpus = true,
 }

@@ -543,6 +543,17 @@ describe("estimate", function()
     assert.same({}, large.notes)
   end)
 
+  it("warns of software that does not run on TPUs", function()
+    for stack, warned in pairs { megatron = true, maxtext = false, plain = false } do
+      for _, name in ipairs { "tpu_v5p", "dgx_h100" } do
+        local e = estimate.new { cluster = name, plan = { seq = 512, micro_batches = 2, stack = stack },
+          model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+        local found = table.concat(e.warnings, "\n"):find("the stack megatron does not run on TPUs", 1, true)
+        assert.equal(warned and name == "tpu_v5p", found ~= nil)
+      end
+    end
+  end)
+
   it("costs the price of all devices for its duration", function()
     local priced = merged(cluster)
     priced.price_per_gpu_hour = 2.5

@@ -56,7 +56,7 @@ stack_module.fields = {
   sharding_stack = "string?",
   overlap_gradients = flag, overlap_parameters = flag, overlap_sends = flag,
   overlaps_tensor = { "boolean", default = true }, overlaps_pipelines = { "boolean", default = true },
-  splits_stream = flag, discards_attention = flag, hides_sums = flag, stops_early = flag, gathers_slow = flag,
+  runs_on_tpus = flag, splits_stream = flag, discards_attention = flag, hides_sums = flag, stops_early = flag, gathers_slow = flag,
   slowdown = { "positive", default = 1.0, most = 1e3, least = 1 },
   communication_share = { "fraction", default = 0.0, most = 0.99 },
   exchange_communication_share = { "fraction", optional = true, most = 0.99 },

@@ -350,6 +350,12 @@ local function looped_experts(model, stack)
     :format(stack.name, stack.name) or nil
 end
 
+-- A warning if the software runs on GPUs only, and the devices are TPUs.
+local function without_tpus(device, stack)
+  return device.generation == "tpu" and not stack.runs_on_tpus and ("the stack %s does not run on TPUs, stack=maxtext "
+    .. "does"):format(stack.name) or nil
+end
+
 -- The warning about operators whose times are assumed. own: the profile of the cluster's samples, if it has any.
 local function assumed_warning(assumed, own)
   if #assumed == 0 then return nil end
@@ -386,6 +392,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = registered_over_nodes(e, stack)
   list[#list + 1] = looped_experts(model, stack)
+  list[#list + 1] = without_tpus(cluster.device, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.
