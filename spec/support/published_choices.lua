@@ -191,9 +191,10 @@ choice, when it was made. Later choices can have changed both.
   was chosen on kernels of H100 and H200 without a mask (`attention_bidirectional_forward`).
 - Experts: grouped kernels have a fitted factor on GPUs (prior 1.1). The product of one local expert has no factor of
   streams: Transformer Engine takes one stream for it (nvte_multi_stream_cublas_gemm). It had one, because Grok's rows
-  of 2024 were 20 % too fast without it. Steps of Grok and Mixtral that are not among these rows were then 18 to 64 %
-  too slow. Error: mixtures 9.7 to 10.3 %, H100 5.7 to 6.2, literature 15.0 to 14.6. The factors were not fitted again:
-  with a new fit mixtures had 10.7 %.
+  of 2024 were 20 % too fast without it. Error: mixtures 9.7 to 10.3 %, H100 5.7 to 6.2, literature 15.0 to 14.6.
+- Steps of Grok and Mixtral that are not among these rows led to this: with the factor they were 10 to 64 % too slow.
+  Grok-1 on 512 H100 in 2025 (dgxc-benchmarking, grok1/README.md, 1f6d9f4) was 33 % too slow in bf16 and 10 % in fp8. It
+  is now 13 % too slow and 3 % too fast. The factors were not fitted again: with a new fit mixtures had 10.7 %.
 - MaxText's experts run in Megablox with tiles of 512 rows, which two experts can share. Its tensor ranks split experts
   as they split dense products, gather the stream before the router and scatter the outputs (moe.py).
 - gpt-oss clamps inputs of its activation and scales its rotations, Qwen3 has norms of queries and keys. Megatron runs
