@@ -559,7 +559,7 @@ describe("a plan as DeepSpeed's JSON", function()
       plan.gradient_dtype })
     assert.same({ "offload_optimizer to nvme is modelled as offloading to the host's memory",
       "the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs, "
-        .. "which exceed all others if each expert is a module of its own",
+        .. "most of the step if experts run in a loop",
       "fields of zero_optimization that are not modelled: zero_quantized_weights" }, notes)
     assert.equal(8, read("ds.json", text:format(64, 2, 4)).dp)
     assert.same({ 4, 64 }, { read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).dp,
@@ -1031,7 +1031,7 @@ describe("a plan of Accelerate", function()
 end)
 
 describe("a plan of Transformers' arguments", function()
-  local padded = "the file does not pack sequences: shorter ones take less time than the plan's, which are full"
+  local padded = "the file does not pack sequences: every sequence counts as full, and shorter ones take less time"
 
   it("is that of LLaMA-Factory, which repeats layers and trains adapters by default", function()
     local text = "model_name_or_path: x\nstage: sft\ntemplate: llama3\ncutoff_len: 2_048\nper_device_train_batch_size: "
@@ -1046,7 +1046,7 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 30, "none" }, { plan.frozen_layers, plan.recompute })
     assert.is_nil(plan.lora_rank)
     local full = text .. "finetuning_type: full\ndeepspeed: examples/ds_z3.json\n"
-    assert.matches("deepspeed names 'examples/ds_z3.json', which can be read neither there nor beside the file; give",
+    assert.matches("deepspeed names 'examples/ds_z3.json', which ett finds neither at this path nor beside the",
       raised(read, "lf.yaml", full, nil, { dp = 8 }))
     plan, notes = read("lf.yaml", full, nil, { dp = 8, zero = 2 })
     assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })

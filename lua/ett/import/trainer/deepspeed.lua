@@ -176,7 +176,7 @@ return function(config, given, _, note, assume)
   end
   if not given.stack then
     note("the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs"
-      .. (p.zero == 3 and "; with experts in a loop they are most of the step" or ""))
+      .. (p.zero == 3 and ", most of the step if experts run in a loop" or ""))
   end
   return p
 end

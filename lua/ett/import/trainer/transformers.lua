@@ -97,7 +97,7 @@ local function set_precision(p, config, given, note, assume)
   if is_on(config, "fp8") and not given.dtype then note "fp8 is modelled as 16 bits; dtype=fp8 replaces it" end
 end
 
---- Bytes of optimizer states: a fp32 weight, and two moments.
+--- Bytes of optimizer states: an fp32 weight, and two moments.
 local function set_states(p, config, note)
   local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
   if name:find "8bit" then
@@ -114,10 +114,10 @@ local function set_deepspeed(p, config, given, model, note)
   local own = config("", "deepspeed", {}, "string")
   if type(own) == "string" then
     if not given.zero then
-      error_module.raise("format", "deepspeed names '%s', which can be read neither there nor beside the file; give "
-        .. "its stage: zero=N", own)
+      error_module.raise("format", "deepspeed names '%s', which ett finds neither at this path nor beside the "
+        .. "file; give its ZeRO stage: zero=N", own)
     end
-    note("deepspeed names '%s', which cannot be read: its settings are DeepSpeed's defaults", own)
+    note("deepspeed names '%s', which is not found: its settings are DeepSpeed's defaults", own)
     own = {}
   end
   local document = merged(own, { train_micro_batch_size_per_gpu = p.micro_batch,
@@ -216,7 +216,7 @@ function transformers.plan(config, given, model, note, assume)
   set_states(p, config, note)
   lora(p, config, given, program, model, note)
   if not is_on(config, "sample_packing", "packing", "neat_packing") then
-    note "the file does not pack sequences: shorter ones take less time than the plan's, which are full"
+    note "the file does not pack sequences: every sequence counts as full, and shorter ones take less time"
   end
   return p
 end
