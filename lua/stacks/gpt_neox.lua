@@ -4,7 +4,7 @@ return {
   summary = "GPT-NeoX with DeepSpeed",
   source = "assumed",
   overlaps_tensor = false,
-  overlaps_pipelines = false, overlapped_gathers = "3", -- as in megatron_deepspeed.lua, as also
+  overlaps_pipelines = false, overlapped_gathers = "3", -- this and the next line as in megatron_deepspeed.lua
   serial_sends = true, scatter_sends = true,
   pipeline_zero_stages = "0 1", pipeline_schedules = "1f1b",
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 60e-6,

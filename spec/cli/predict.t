@@ -47,9 +47,9 @@ Words of other software are understood in messages.
 $ for w in seq_len=8 hidden_size=8 power_cap=400 inference=true nodes=2 checkpoint_interval=600 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --num-gpus=8 --power-limit=400 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?
 ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
-ett: predict: unknown field 'power_cap'; power = { device_watts = … } of a cluster file limits the power of a device
-ett: predict: unknown field 'inference'; ett predicts training steps, no inference or generation
-ett: predict: unknown field 'nodes'; the cluster states the devices of a node; a plan has pp x tp x cp x dp devices
+ett: predict: unknown field 'power_cap'; power = { device_watts = … } in a cluster file limits the power of a device
+ett: predict: unknown field 'inference'; ett predicts training steps, not inference or generation
+ett: predict: unknown field 'nodes'; the cluster states the number of devices in a node; a plan has pp x tp x cp x dp devices
 ett: predict: unknown field 'checkpoint_interval'; did you mean 'checkpoint_every_seconds'?
 ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
 ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
@@ -57,7 +57,7 @@ ett: predict: unknown option '--tensor-model-parallel-size'; fields have no dash
 ett: predict: unknown option '--hidden-size'; fields have no dashes: hidden=VALUE
 ett: predict: unknown field 'gpus'; a plan has pp x tp x cp x dp devices
 ett: predict: unknown option '--num-gpus'; a plan has pp x tp x cp x dp devices
-ett: predict: unknown option '--power-limit'; power = { device_watts = … } of a cluster file limits the power of a device
+ett: predict: unknown option '--power-limit'; power = { device_watts = … } in a cluster file limits the power of a device
 ett: predict: unknown option '--qqqqqq'; `ett predict --help` lists them
 ?2
 
@@ -252,7 +252,7 @@ pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b, stack megatron:c
 note: unknown flags, ignored: --frob
 note: 1 flag has no effect on the step
 note: not in the file: --micro-batch-size (1)
-note: the device waits 71 % of the step until the host launches kernels: CUDA graphs (fields graphs and graphed of a stack) or larger micro-batches shorten that
+note: the device waits 71 % of the step until the host launches kernels: CUDA graphs (fields graphs and graphed of a stack) or larger micro-batches shorten this time
 
 $ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron:graphs:norm=torch | grep -E '^pp'
 pp 1, tp 1, dp 2, micro-batch 1 x 4, sequence 128, bf16, 1f1b, stack megatron:graphs:norm=torch

@@ -155,7 +155,7 @@ $ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 
   note: not in the file: --global-batch-size (one micro-batch for each replica), --nnodes (1), --bf16 and --fp16 (fp32; if another file sets bf16, give dtype=bf16)
   note: unknown flags, ignored: --frob
   note: position: learned positions need max_positions; without it their table is not counted
-  note: the device waits 40 % of the step until the host launches kernels: CUDA graphs (fields graphs and graphed of a stack) or larger micro-batches shorten that
+  note: the device waits 40 % of the step until the host launches kernels: CUDA graphs (fields graphs and graphed of a stack) or larger micro-batches shorten this time
 
 $ ett search --megatron-args nosuch
 ett: cannot read 'nosuch': ...

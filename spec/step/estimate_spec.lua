@@ -536,7 +536,8 @@ describe("estimate", function()
     assert.is_true(waits > 0.1 * e.step_seconds)
     assert.same({}, e.warnings)
     assert.equal(("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields "
-      .. "graphs and graphed of a stack) or larger micro-batches shorten that"):format(100 * waits / e.step_seconds),
+      .. "graphs and graphed of a stack) or larger micro-batches shorten this time"):format(
+      100 * waits / e.step_seconds),
       e.notes[1])
     local large = estimate.new { cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 2, stack = "megatron" },
       model = model_module.new("llama", { layers = 2, hidden = 8192, heads = 64, vocab = 32000 }) }

@@ -35,14 +35,14 @@ local product = "a plan has pp x tp x cp x dp devices"
 local counts = {} -- names of the number of devices of a plan
 for name in ("devices gpus num_devices num_gpus world_size"):gmatch "%S+" do counts[name] = true end
 
--- Names of what no field of a plan states, and what the message says.
+-- Words that are not fields of a plan, and the message on each.
 local elsewhere = {}
 for names, text in pairs {
-  ["inference generation decode serving rollout rollouts"] = "ett predicts training steps, no inference or generation",
-  ["power_cap power_limit"] = "power = { device_watts = … } of a cluster file limits the power of a device",
-  ["nodes num_nodes nnodes"] = "the cluster states the devices of a node; " .. product,
-  ["rampup_batch_size batch_size_rampup warmup_steps seq_warmup"] = "a prediction has one batch and one sequence "
-    .. "length; predict each of them",
+  ["inference generation decode serving rollout rollouts"] = "ett predicts training steps, not inference or generation",
+  ["power_cap power_limit"] = "power = { device_watts = … } in a cluster file limits the power of a device",
+  ["nodes num_nodes nnodes"] = "the cluster states the number of devices in a node; " .. product,
+  ["rampup_batch_size batch_size_rampup warmup_steps seq_warmup"] = "a prediction has one batch size and one "
+    .. "sequence length; make a prediction for each",
 } do
   for name in names:gmatch "%S+" do elsewhere[name] = text end
 end

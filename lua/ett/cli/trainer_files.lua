@@ -77,7 +77,7 @@ function trainer_files.read(opts, plan, hyper)
   return model, own, stated
 end
 
--- Calls a function with arguments. Its error names the file's names of the fields in the message.
+-- Calls a function with arguments. If its error names fields of the plan, their names in the file are added.
 ---@param always boolean whether the error names the file if it is about no field of the file
 local function call(opts, stated, always, fn, ...)
   if not stated then return fn(...) end
@@ -97,7 +97,7 @@ local function call(opts, stated, always, fn, ...)
   return table.unpack(found, 2, found.n)
 end
 
---- Calls a function of the file's plan. Its error names the file, and the file's names of the fields in the message.
+--- Calls a function of the file's plan. Its error names the file, and the names that the fields have in the file.
 ---@param stated table<string, string>? of trainer_files.read; nil: without a file
 function trainer_files.wrap(opts, stated, fn, ...) return call(opts, stated, true, fn, ...) end
 

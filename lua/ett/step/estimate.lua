@@ -405,13 +405,13 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
--- A note if the device waits for a tenth of the step until the host launches kernels.
+-- A note if the device waits for the host at least a tenth of the step.
 local function host_note(e)
   for _, line in ipairs(e.operators) do
     local share = line.name == "host" and line.seconds / e.step_seconds or 0.0
     if share >= 0.1 then
       return ("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields graphs and "
-        .. "graphed of a stack) or larger micro-batches shorten that"):format(100 * share)
+        .. "graphed of a stack) or larger micro-batches shorten this time"):format(100 * share)
     end
   end
 end

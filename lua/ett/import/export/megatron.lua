@@ -234,8 +234,8 @@ local function layout_of(slices, predicted, slice)
   return "'" .. table.concat(text) .. "'"
 end
 
--- pipeline_parallel_layer_layout.py (validate_layer_layout) and multi_token_prediction.py: these layers need the last
--- virtual stage, and not on the first rank.
+-- The slice of multi-token prediction. Megatron-LM allows it only in the last virtual stage, and not on the first rank
+-- (pipeline_parallel_layer_layout.py, validate_layer_layout; multi_token_prediction.py).
 local function predicted_slice(p, h, leave_out)
   local slices = p.pp * p.vp
   local slice = (h.mtp_layers or 0) > 0 and p.mtp_slice or slices

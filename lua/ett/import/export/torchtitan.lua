@@ -30,7 +30,7 @@ torchtitan.methods = { all_gather = "allgather", ring = "alltoall" }
 local function checkpointing(p, leave_out)
   local mode = p.recompute
   if mode == "selective" then
-    leave_out "recompute = 'selective': torchtitan's selective mode repeats every second product and more (policy)"
+    leave_out "recompute = 'selective': torchtitan's selective mode is recompute = 'policy', which repeats more"
   end
   if p.recompute_layers and p.recompute_method == "every" then
     return { { "mode", "selective" }, { "selective_ac_option", tostring(p.recompute_layers) } }

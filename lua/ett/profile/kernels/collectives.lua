@@ -5,8 +5,9 @@
 -- count the whole buffer, as in nccl-tests.
 --
 -- Between two measured numbers of GPUs, the time of the smallest size is linear in the number. The logarithm of the
--- rest is linear in the logarithm of the number, and its bus bandwidth is at most that of both numbers. Of four GPUs
--- from two and eight, the mean error on H200, B200, B300 and RTX PRO 6000 is 6.5 %. By the curve of eight it is 23 %.
+-- rest is linear in the logarithm of the number, and its bus bandwidth is at most that of both numbers. Times of four
+-- GPUs were computed from those of two and eight. On H200, B200, B300 and RTX PRO 6000 the mean error is 6.5 %. From
+-- the curve of eight alone it is 23 %.
 local table_at = require "ett.base.table_at"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
