@@ -181,7 +181,8 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
-  /* Of the embedding: whether its lookup is here; counted copies of its table. */
+  /* Of the embedding: lookups that own its table (at most 1); counted copies of the
+   * table. */
   double owns_table, table_copies;
   ett_weights spared; /* weights that gathers need not move, and the saved part of weights
                          that they move in fewer bits */

@@ -940,7 +940,8 @@ describe("a plan of GPT-NeoX", function()
       stack = "gpt_neox" }
     for name, value in pairs(wanted) do assert.equal(value, plan[name], name) end
     assert.same({ "overlap_comm: DeepSpeed's pipelines do not overlap reductions",
-      "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all" }, notes)
+      "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all layers" },
+      notes)
     assert.is_true(estimate.new({ model = model, plan = plan, cluster = "dgx_a100" }).step_seconds > 0)
     plan = read("20B.yml", changed('"global_num_gpus": 96', '"gradient_clipping": 0',
       '"checkpoint-activations": false'), model, { pp = 2 })
@@ -1050,7 +1051,7 @@ describe("a plan of Transformers' arguments", function()
       raised(read, "lf.yaml", full, nil, { dp = 8 }))
     plan, notes = read("lf.yaml", full, nil, { dp = 8, zero = 2 })
     assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })
-    assert.matches("its settings are DeepSpeed's defaults", notes[1])
+    assert.matches("DeepSpeed's other settings have their defaults", notes[1])
     command.write(folder, "ds_z3.json", '{ "zero_optimization": { "stage": 3,'
       .. '"offload_optimizer": { "device": "cpu" } },' .. '"train_batch_size": "auto", "gradient_clipping": "auto" }')
     plan, notes = read("lf.yaml", full, nil, { dp = 8 })

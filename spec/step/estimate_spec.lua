@@ -537,8 +537,10 @@ describe("estimate", function()
     assert.same({}, e.warnings)
     assert.equal(("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields "
       .. "graphs and graphed of a stack) or larger micro-batches shorten this time"):format(
-      100 * waits / e.step_seconds),
-      e.notes[1])
+      100 * waits / e.step_seconds), e.notes[1])
+    local sharded = estimate.new { cluster = "dgx_h100", model = model_module.new("llama", { layers = 2, hidden = 1024,
+      heads = 8, vocab = 32000 }), plan = { seq = 512, dp = 2, micro_batches = 2, zero = 3, stack = "transformers" } }
+    assert.matches("until the host gathers weights and launches kernels: larger micro%-batches", sharded.notes[1])
     local large = estimate.new { cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 2, stack = "megatron" },
       model = model_module.new("llama", { layers = 2, hidden = 8192, heads = 64, vocab = 32000 }) }
     assert.same({}, large.notes)

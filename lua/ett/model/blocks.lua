@@ -364,7 +364,7 @@ end
 --- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the residual stream and of the next token's embedding, a
 --- linear layer that joins both, and a transformer layer. It sends the outputs of the model and of all these layers to
 --- the head (Megatron-Core, multi_token_prediction.py: MultiTokenPredictionBlock.forward).
----@param copied boolean the layer brings the copy of the embedding's table on its stage
+---@param copied boolean whether the layer counts the copy of the embedding's table
 local function multi_token(h, layer, count, copied)
   local norm = h.norm or "rms_norm"
   return { name = "multi-token prediction", place = "prediction", count = count,

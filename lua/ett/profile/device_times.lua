@@ -31,7 +31,8 @@ local stream_start = 2e-6
 -- Assumed 90 % intervals of streaming kernels and of collectives timed by a curve, relative to the time.
 local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
 
--- The same of collectives at the rate of links, as in ett.profile.cluster, and of more GPUs than any curve has.
+-- Assumed 90 % interval of collectives at the rate of links (as in ett.profile.cluster), or of more GPUs than any curve
+-- has.
 local links_low, links_high = 0.7, 1.3
 
 -- Assumed, as in ett.profile.assumed: the factor from the time of arithmetic to each end of its interval.

@@ -112,7 +112,7 @@ local function settings_of(self, given, base)
     if not name then
       local plan = setmetatable(merged(own), { __index = base })
       plan.stack = plan.stack or cluster.stack
-      local overlaps = self.fixed.overlap_sends or self.lists.overlap_sends -- which one stage may have
+      local overlaps = self.fixed.overlap_sends or self.lists.overlap_sends -- allowed with one stage
       for _, field in ipairs(overlaps and {} or { "scatter_sends", "serial_sends" }) do
         plan[field] = fields.sends_of(plan, field)
       end

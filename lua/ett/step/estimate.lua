@@ -406,18 +406,20 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
 end
 
 -- A note if the device waits for the host at least a tenth of the step.
-local function host_note(e)
+local function host_note(e, stack)
   for _, line in ipairs(e.operators) do
     local share = line.name == "host" and line.seconds / e.step_seconds or 0.0
     if share >= 0.1 then
-      return ("the device waits %.0f %% of the step until the host launches kernels: CUDA graphs (fields graphs and "
-        .. "graphed of a stack) or larger micro-batches shorten this time"):format(100 * share)
+      local gathers = stack.gather_seconds > 0 and plan_fields.gathers_weights(e.plan)
+      return ("the device waits %.0f %% of the step until the host %s: %slarger micro-batches shorten this time")
+        :format(100 * share, gathers and "gathers weights and launches kernels" or "launches kernels",
+        gathers and "" or "CUDA graphs (fields graphs and graphed of a stack) or ")
     end
   end
 end
 
 --- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
-local function notes_of(e, cluster, model, times)
+local function notes_of(e, cluster, model, times, stack)
   local p, operators = e.plan, e.operators
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
   local profile, device = times.profile, times.cluster.device
@@ -443,7 +445,7 @@ local function notes_of(e, cluster, model, times)
   end
   for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
   notes[#notes + 1] = cost.note(e, cluster)
-  notes[#notes + 1] = host_note(e)
+  notes[#notes + 1] = host_note(e, stack)
   notes[#notes + 1] = memory.note(e)
   return notes
 end
@@ -526,8 +528,8 @@ local function step_seconds(model, plan, cluster, times)
   return solved(p, cluster, times, model.hyper.hidden, program, demands, workspace).step_seconds
 end
 
--- The steps of a plan with other values of each field that it leaves open. Refused plans are left out, and numbers of
--- chunks that lengthen the step: they only serve to shorten it.
+-- The steps of a plan with other values of each field that it leaves open. Refused plans are left out. So are numbers
+-- of chunks that lengthen the step, because chunks only serve to shorten it.
 local function open_steps(given, cluster, p, lowered, times, step)
   local lists = {}
   for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, given.model.hyper.layers)) do
@@ -621,7 +623,7 @@ function estimate.new(given)
   add_outlook(e, cluster, cost.tokens("estimate", given.tokens, p), lowered, result, model,
     function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
   e.warnings = json.array(warnings_of(e, cluster, lowered, model, host, times.profile))
-  e.notes = json.array(notes_of(e, cluster, model, times))
+  e.notes = json.array(notes_of(e, cluster, model, times, lowered.stack))
   return e
 end
 

@@ -161,9 +161,9 @@ function messages.hidden_seconds(state, item, answer, hides, whole)
   return hidden
 end
 
---- Whether the operand of collective i of a list of items comes from one product, or goes to products as it is. In a
---- backward pass several products of one input give a sum of gradients: queries, keys and values, or gates and up
---- projections. A gather in 16 bits is quantised before its products read it.
+--- Whether one product computes the operand of collective i of a list of items, or products read its result without a
+--- change. In a backward pass several products of one input give a sum of gradients: queries, keys and values, or gates
+--- and up projections. The result of a gather in 16 bits is quantised before products of fewer bits read it.
 local function is_direct(state, items, i)
   local item, o = items[i], neighbour(items, i)
   if not o then return false end

@@ -109,7 +109,7 @@ function neox.plan(config, given, model, note, assume)
     note "pipe_partition_method = parameters is modelled as an even split of the layers"
   end
   if lacks_flash(config) and not given.stack then
-    note "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all"
+    note "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all layers"
   end
   compare_sizes(config, model, note)
   return p

@@ -117,7 +117,7 @@ local function set_deepspeed(p, config, given, model, note)
       error_module.raise("format", "deepspeed names '%s', which ett finds neither at this path nor beside the "
         .. "file; give its ZeRO stage: zero=N", own)
     end
-    note("deepspeed names '%s', which is not found: its settings are DeepSpeed's defaults", own)
+    note("deepspeed names '%s', which is not found: DeepSpeed's other settings have their defaults", own)
     own = {}
   end
   local document = merged(own, { train_micro_batch_size_per_gpu = p.micro_batch,
