@@ -24,9 +24,9 @@ local function flop_rate(device, family, dtype)
   return reached or peak and peak * assumed_share
 end
 
--- Seconds to quantise the operands of a product below 16 bits: forward its input; backward the gradient of the output,
--- which is also written transposed, and a transposed copy of the input. Weights are quantised once for all
--- micro-batches.
+-- Seconds to quantise the operands of a product below 16 bits. The forward pass quantises the input. The backward pass
+-- quantises the gradient of the output, also transposed, and transposes the quantised input. Weights are quantised once
+-- for all micro-batches.
 local function quantising(device, op, shape, dtype, pass)
   local size = schema.dtype_bytes[dtype]
   local s = op.family == "gemm" and size < 2 and op.kernel_shape and op.kernel_shape(shape)

@@ -32,8 +32,8 @@ function spread.widened(step, low, high, share)
     step + math.sqrt((high - step) ^ 2 + above ^ 2)
 end
 
---- An interval widened by what a plan leaves open: each open field is an independent error, as large as the change of
---- the step with its other values.
+--- An interval widened by what a plan leaves open. Each open field is an independent error: the change of the step with
+--- the field's other values.
 ---@param lists number[][] for each open field, the steps with its other values
 function spread.opened(step, low, high, lists)
   local below, above = (step - low) ^ 2, (high - step) ^ 2

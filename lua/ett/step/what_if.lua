@@ -80,8 +80,8 @@ local function lacked(p, stack)
   return names
 end
 
---- Whether a changed plan has a value that the software of its stack lacks, and the plan before does not have it: a
---- ZeRO stage, a schedule, an overlap, or weights that stay whole.
+--- Whether a change of a plan adds a value that the software of its stack lacks: a ZeRO stage, a schedule, an overlap,
+--- or weights that stay whole.
 ---@param p table a clean plan
 ---@param q table of what_if.plan
 function what_if.is_foreign(p, q)

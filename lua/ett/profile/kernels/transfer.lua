@@ -52,8 +52,8 @@ local function between(kernel, x)
     high + place * (high_above - high)
 end
 
---- Seconds of one run, and the bounds of the 90 % interval: the least time of x and of the larger inputs that the model
---- names, whose kernels can compute x. A library may not use them, so the upper bound is that of x.
+--- Seconds of one run, and the bounds of the 90 % interval. The model may name larger inputs whose kernels can compute
+--- x; the least time counts. A library may not use these kernels, so the upper bound is that of x.
 ---@param kernel table with model, device, dtype and at
 function transfer.predict(kernel, x)
   local seconds, low, high = between(kernel, x)
