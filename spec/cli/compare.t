@@ -134,7 +134,7 @@ cluster ... dgx_h100 ... dgx_b200
 zero ... 1 ... 3
 note: A: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs
 note: not in the file: gradient_accumulation_steps (1)
-note: B: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs; with experts in a loop they are most of the step
+note: B: the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs, most of the step if experts run in a loop
 ett: compare: --plan needs --model: the file does not describe the model
 ett: compare: the two files are the two sides already: omit 'tp=1'
 ett: compare: give two sides, such as dgx_h100 dgx_b200, 'tp=8 dp=64' 'tp=4 dp=128' or two launch scripts, got 3
