@@ -442,7 +442,7 @@ local stacks = {
   ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
   torchtune = "fsdp_eager", maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan",
   ["fms-fsdp"] = "torchtitan",
-  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
+  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "nanotron",
 }
 
 -- Software whose own steps its stack describes. Others have the most similar stack.
@@ -679,17 +679,6 @@ of_framework["nemo-automodel"] = function(row, stack)
   -- Its benchmarks have Transformer Engine's norms, and compute the loss in 16 bits (examples/benchmark/configs:
   -- rms_norm: te; fp32_upcast: false).
   if row.category == "pretrain" then stack.norm, stack.cross_entropy = "fused", "compiled" end
-end
-
-function of_framework.nanotron(_, stack)
-  -- models/llama.py: TritonRMSNorm and flash-attn's rotation; GLUActivation and sharded_cross_entropy consist of
-  -- single operators.
-  stack.norm, stack.rope = "fused", 1.0
-  -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
-  stack.keeps_outputs = false
-  -- FP32GradientAccumulator.backward adds 16-bit gradients to those in fp32 after the whole backward pass
-  -- (optim/gradient_accumulator.py); under ZeRO-0 they also stay in DDP's buckets (trainer.py, _init_model).
-  stack.keeps_gradients = true
 end
 
 function of_framework.torchtune(row, stack)
