@@ -788,6 +788,30 @@ describe("estimate", function()
     assert.equal(before, run({ pp = 2 }).step_seconds)
   end)
 
+  it("lowers no program again for chunks that a plan leaves open, and seeks no plans near refused ones", function()
+    local lower, rules = require "ett.step.lower", require "ett.plan.rules"
+    local program, nearest, count = lower.program, rules.nearest, { program = 0, nearest = 0 }
+    finally(function() lower.program, rules.nearest = program, nearest end)
+    function lower.program(...)
+      count.program = count.program + 1
+      return program(...)
+    end
+    function rules.nearest(...)
+      count.nearest = count.nearest + 1
+      return nearest(...)
+    end
+    local function counted(plan)
+      count.program = 0
+      return run(plan), count.program
+    end
+    local given, programs = counted { pp = 4, schedule = "1f1b" }
+    local open, of_open = counted { pp = 4 }
+    assert.is_true(open.low_seconds < given.low_seconds)
+    assert.equal(programs, of_open)
+    assert.equal(programs, (select(2, counted { pp = 4, micro_batches = 2 }))) -- too few for chunks
+    assert.equal(0, count.nearest)
+  end)
+
   it("lowers once for all plans with the same program", function()
     local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
     local function key(more)

@@ -100,7 +100,8 @@ end
 --- the nearest valid plans.
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
-function plan.violations(given, model, cluster)
+---@param without_nearest boolean? name no nearest valid plans: to find them takes much longer than all the rest
+function plan.violations(given, model, cluster, without_nearest)
   local found, clean = schema.violations(given, plan.schema)
   clean.stack = clean.stack or cluster and cluster.stack
   local usable = #found == 0 -- the types are right, so the rules can be checked
@@ -119,7 +120,7 @@ function plan.violations(given, model, cluster)
   clean.optimizer_bytes = clean.optimizer_bytes or fields.adam_bytes(clean)
   local broken, near = plan_rules.broken(clean, model, cluster), {}
   table.move(broken, 1, #broken, #found + 1, found)
-  if #broken > 0 then
+  if #broken > 0 and not without_nearest then
     near = plan_rules.nearest(clean, model, cluster)
     if #near > 0 then
       local devices = clean.pp * clean.tp * clean.cp * clean.dp
@@ -134,9 +135,10 @@ function plan.violations(given, model, cluster)
 end
 
 --- A clean plan, or an error object that lists every violation; its `refusal` omits the nearest valid plans.
-function plan.new(given, model, cluster)
+---@param without_nearest boolean? as in plan.violations
+function plan.new(given, model, cluster, without_nearest)
   if model ~= nil then schema.argument(model, "model", "ett.plan.new", "model") end
-  local found, clean, near = plan.violations(given, model, cluster)
+  local found, clean, near = plan.violations(given, model, cluster, without_nearest)
   if #found > 0 then
     local object = error_module.new("plan", "%s", table.concat(found, "; "))
     object.violations, object.refusal = found, "plan: " .. table.concat(found, "; ", 1, #found - (near and 1 or 0))

@@ -519,23 +519,22 @@ local function solved(p, cluster, times, hidden, program, demands, workspace, un
   end, function() times:answer(demands, p.dtype, hidden, true) end, units), c_plan
 end
 
-local function step_seconds(model, plan, cluster, times)
-  local p = plan_module.new(plan, model, cluster)
-  local lowered = lower.program(model, p, times)
-  local demands <close> = step_core.demands()
-  local workspace <close> = step_core.workspace()
-  local program <close> = lowered.program
-  return solved(p, cluster, times, model.hyper.hidden, program, demands, workspace).step_seconds
-end
-
 -- The steps of a plan with other values of each field that it leaves open. Refused plans are left out. So are numbers
--- of chunks that lengthen the step, because chunks only serve to shorten it.
+-- of chunks that lengthen the step, because chunks only serve to shorten it. Plans with the same program share it.
 local function open_steps(given, cluster, p, lowered, times, step)
-  local lists = {}
-  for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, given.model.hyper.layers)) do
+  local model, key_of = given.model, plan_fields.program_keys(p, plan_fields.schema)
+  local lists, key = {}, key_of(p)
+  local function step_seconds(change)
+    local q = plan_module.new(merged(given.plan, change), model, cluster, true)
+    local other <close> = key_of(q) ~= key and lower.program(model, q, times).program or nil
+    local demands <close> = step_core.demands()
+    local workspace <close> = step_core.workspace()
+    return solved(q, cluster, times, model.hyper.hidden, other or lowered.program, demands, workspace).step_seconds
+  end
+  for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers)) do
     lists[i] = {}
     for _, change in ipairs(changes) do
-      local ok, seconds = pcall(step_seconds, given.model, merged(given.plan, change), cluster, times)
+      local ok, seconds = pcall(step_seconds, change)
       if ok then
         if not change.vp or seconds < step then table.insert(lists[i], seconds) end
       elseif not times_module.refuses[error_module.from(seconds).kind] then
