@@ -1157,6 +1157,15 @@ describe("a stack", function()
     assert.is_nil(table.concat(kernel.warnings, " "):find("loop of the host", 1, true))
   end)
 
+  it("gathers each weight of products under ZeRO-3 by itself, and none of attention's batched products", function()
+    for _, attention in ipairs { "flash", "unfused" } do
+      local e = under("megatron", { launch_seconds = 1e-9, gather_seconds = 0.1 },
+        merged(dense, { attention = attention }), { dp = 2, zero = 3, seq = 4096, micro_batches = 1 })
+      -- Seven weights of each layer and the head's, in two passes.
+      assert.near((dense.layers * 7 + 1) * 2 * 0.1, line(e, "host").seconds, 0.3)
+    end
+  end)
+
   it("adds biases of experts with its factor on the bytes", function()
     local hyper = { bias = true }
     for field, value in pairs(sparse) do hyper[field] = value end

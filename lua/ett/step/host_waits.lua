@@ -1,7 +1,6 @@
 --- Waits of a device for the kernel launches of its host, in a layer and its passes.
 local fields = require "ett.plan.fields"
 local in_step = require "ett.profile.in_step"
-local operators = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
@@ -75,7 +74,7 @@ local persistent = 1e5
 --- gates and up projections, too. If one kernel computes the products of all experts, their weights are one tensor.
 local function gathering(state, o, n, launch)
   local s = o.shape
-  if launch.gather == 0 or not (operators.products[o.family] and o.operator.parameters) then return 0.0 end
+  if launch.gather == 0 or o.family ~= "gemm" then return 0.0 end
   local fused = o.experts and launch.together
   local parts = not fused and o.operator.parts and math.max(1, #o.operator.parts(state.configuration)) or 1
   local elements = (s.in_features + 0.0) * s.out_features * (fused and s.batch or 1) / parts
