@@ -1155,6 +1155,10 @@ describe("a stack", function()
       line(loop, "moe_permute").seconds - line(kernel, "moe_permute").seconds, 1e-3)
     assert.matches("a loop of the host runs the experts", table.concat(loop.warnings, " "), 1, true)
     assert.is_nil(table.concat(kernel.warnings, " "):find("loop of the host", 1, true))
+    -- CUDA graphs hold neither the loop nor gathers by hooks.
+    for _, e in ipairs { run("loop", 64, 3, 1e-2), run("kernel", 64, 3, 1e-2) } do
+      assert.matches("launches kernels: larger micro-batches", table.concat(e.notes, " "), 1, true)
+    end
   end)
 
   it("gathers each weight of products under ZeRO-3 by itself, and none of attention's batched products", function()

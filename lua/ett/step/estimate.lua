@@ -405,15 +405,17 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
--- A note if the device waits for the host at least a tenth of the step.
+-- A note if the device waits for the host at least a tenth of the step. CUDA graphs can hold neither a loop over experts,
+-- which reads positions from the device, nor hooks of the host that gather weights.
 local function host_note(e, stack)
   for _, line in ipairs(e.operators) do
     local share = line.name == "host" and line.seconds / e.step_seconds or 0.0
     if share >= 0.1 then
       local gathers = stack.gather_seconds > 0 and plan_fields.gathers_weights(e.plan)
+      local loops = e.model.hyper.experts and stack.grouped == "loop"
       return ("the device waits %.0f %% of the step until the host %s: %slarger micro-batches shorten this time")
         :format(100 * share, gathers and "gathers weights and launches kernels" or "launches kernels",
-        gathers and "" or "CUDA graphs (fields graphs and graphed of a stack) or ")
+        (gathers or loops) and "" or "CUDA graphs (fields graphs and graphed of a stack) or ")
     end
   end
 end
