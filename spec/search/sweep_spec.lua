@@ -319,6 +319,13 @@ describe("a sweep", function()
     assert.equal(e.step_seconds, s.rows[1].step_seconds)
   end)
 
+  it("refuses only the combinations for which a split has the wrong length", function()
+    for _, stages in ipairs { { 1, 2, 4 }, { 4, 2 } } do
+      local s = run({ pp = stages }, { split = { 3, 5 } })
+      assert.same({ 1, 2, #stages - 1 }, { #s.rows, s.rows[1].pp, s.refused })
+    end
+  end)
+
   it("counts combinations that the schedule cannot run as refused, and continues", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)

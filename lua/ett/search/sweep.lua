@@ -386,6 +386,10 @@ function sweep.new(given)
   for _, name in ipairs(plan_module.open_overlaps(base)) do c_plan[name] = false end -- set for each plan
   c_plan.micro_batches = 1 -- orders are passed with each plan
   if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
+  if base.split and not values.split then -- its length fits pp and vp only of plans that pass the rules
+    c_plan.split = nil
+    set_by_lua[#set_by_lua + 1] = { name = "split", c = "split" }
+  end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     axes = axes, set_by_lua = set_by_lua, positions = {}, plan = merged(base), placement = placement,
     c_plan = step_core.kept_plan(c_plan), workspace = workspace,
