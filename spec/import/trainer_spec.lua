@@ -967,6 +967,8 @@ describe("a plan of GPT-NeoX", function()
       .. '"zero_optimization": { "stage": 3, "cpu_offload": true } }', nil, { dp = 8 })
     assert.same({ 3, 1, 1, 1 }, { plan.zero, plan.offload_optimizer, plan.offload_gradients, plan.pp })
     assert.matches("missing field 'seq_length'", raised(read, "z.yml", '{ "model-parallel-size": 1 }', nil, { dp = 8 }))
+    assert.matches("missing field 'train_micro_batch_size_per_gpu'; or give micro_batch=N", raised(read, "z.yml",
+      '{ "model-parallel-size": 1, "seq_length": 512 }', nil, { dp = 8 }))
     assert.matches("pp %* tp %* cp = 8 must divide the file's 12 devices",
       raised(read, "z.yml", changed '"global_num_gpus": 12', nil, { pp = 4 }))
   end)
@@ -1022,12 +1024,21 @@ describe("a plan of Accelerate", function()
     assert.same({ 4, 2, 2, 8, true, 1, "megatron" }, { plan.tp, plan.pp, plan.dp, plan.micro_batches,
       plan.sequence_parallel, plan.zero, plan.stack })
     assert.same({}, notes)
+    plan = of("MEGATRON_LM", "megatron_lm_config:\n  megatron_lm_tp_degree: 4") -- absent switches are off
+    assert.same({ "none", false }, { plan.recompute, plan.sequence_parallel })
+    assert.is_nil(plan.zero)
     plan, notes = of("MULTI_GPU", "dynamo_config:\n  dynamo_backend: INDUCTOR")
     assert.same({ true, 16 }, { plan.overlap_gradients, plan.dp })
     assert.equal("dynamo_backend = INDUCTOR: compilation is not modelled; the stack transformers runs single operators",
       notes[1])
     assert.matches("distributed_type: 'XLA' is not read; known are DEEPSPEED,", raised(of, "XLA", ""))
     assert.matches("tp %* pp %* cp = 3 must divide num_processes = 16", raised(of, "MULTI_GPU", "", { tp = 3 }))
+    for _, processes in ipairs { "1.5", "-4", "0" } do
+      assert.matches("num_processes must be a positive integer, got " .. processes:gsub("%p", "%%%0"),
+        raised(read, "a.yaml", "distributed_type: FSDP\nnum_processes: " .. processes, nil, { seq = 2048 }))
+    end
+    assert.matches("the training script states the length of sequences, not this file: give seq=N",
+      raised(read, "a.yaml", "distributed_type: FSDP\nnum_processes: 8"))
   end)
 end)
 
@@ -1046,6 +1057,18 @@ describe("a plan of Transformers' arguments", function()
       .. "neat_packing: true\n", nil, { dp = 8 })
     assert.same({ 30, "none" }, { plan.frozen_layers, plan.recompute })
     assert.is_nil(plan.lora_rank)
+    for trained, frozen in pairs { ["8\nuse_llama_pro: true"] = 3, ["-2"] = 0 } do
+      plan, notes = read("lf.yaml", text .. "finetuning_type: freeze\nfreeze_trainable_layers: " .. trained .. "\n")
+      assert.equal(frozen, plan.frozen_layers)
+      assert.matches("frozen layers after the first trained one are modelled as trained", notes[1])
+    end
+    plan, notes = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: oft\noft_target: q_proj\n")
+    assert.same({ 8, { "linear_qkv" } }, { plan.lora_rank, plan.lora_targets })
+    assert.same({ "oft is modelled as LoRA of rank 8" }, notes) -- stage pt packs sequences
+    plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
+      .. "finetuning_type: full\noptim: lion_8bit\n")
+    assert.same({ 1, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype })
+    assert.matches("^dpo: only the trained model is modelled", notes[1])
     local full = text .. "finetuning_type: full\ndeepspeed: examples/ds_z3.json\n"
     assert.matches("deepspeed names 'examples/ds_z3.json', which ett finds neither at this path nor beside the",
       raised(read, "lf.yaml", full, nil, { dp = 8 }))
@@ -1065,14 +1088,24 @@ describe("a plan of Transformers' arguments", function()
       .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
       .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
-    assert.same({ "full", "fp32", 16, { "linear_qkv" }, 6, false,
+    assert.same({ "full", "bf16", 16, { "linear_qkv" }, 6, false,
       "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1" }, { plan.recompute, plan.dtype, plan.lora_rank,
       plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
     assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
       "frozen weights in 4 or 8 bits are modelled in 16 bits", "adapters of lm_head are not modelled",
       "not modelled: seq_wrong" }, notes)
     assert.equal("not in the file: the length of sequences (1024), gradient_accumulation_steps (1), the number of "
-      .. "devices (dp = 1: give dp=N), bf16 and fp16 (fp32; dtype=bf16 replaces it)", missing)
+      .. "devices (dp = 1: give dp=N), bf16 (true, as in TRL), sharding, which Accelerate's file states (none: give "
+      .. "zero=N)", missing)
+    plan, notes, missing = read("grpo.yaml", "per_device_train_batch_size: 4\nmax_prompt_length: 512\npacking: true\n"
+      .. "max_completion_length: 1536\nnum_generations: 8\nfp16: true\noptim: adafactor\n", nil, { dp = 8 })
+    assert.same({ 2048, "full", "fp16", 4 }, { plan.seq, plan.recompute, plan.dtype, plan.optimizer_bytes })
+    assert.matches("^only the update of the trained model is modelled", notes[1])
+    assert.matches("gradient_accumulation_steps .1., gradient_checkpointing .true, as in TRL.", missing)
+    plan = read("trl.yaml", "per_device_train_batch_size: 4\ntorch_dtype: bfloat16\nbf16: true\n", nil, { seq = 512 })
+    assert.same({ 4, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype }) -- weights and states in bf16
+    plan = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: auto\n", nil, { seq = 512, zero = 3 })
+    assert.equal(12, plan.optimizer_bytes)
   end)
 
   it("is that of Axolotl, with FSDP's fields with and without their prefix", function()
@@ -1081,7 +1114,7 @@ describe("a plan of Transformers' arguments", function()
     local plan, notes = read("ax.yml", text .. "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n"
       .. "context_parallel_size: 2\nfsdp_version: 2\nfsdp_config:\n  offload_params: true\n  state_dict_type: "
       .. "FULL_STATE_DICT\n  reshard_after_forward: false\n  activation_checkpointing: true\n")
-    assert.same({ 8, 8, 2, 2, "ring", 3, false, 1, "full", "bf16", "transformers_fsdp" }, { plan.dp, plan.shard,
+    assert.same({ 8, 8, 2, 2, "all_gather", 3, false, 1, "full", "bf16", "transformers_fsdp" }, { plan.dp, plan.shard,
       plan.tp, plan.cp, plan.cp_method, plan.zero, plan.reshard, plan.offload_weights, plan.recompute,
       plan.dtype, plan.stack })
     assert.same({}, notes)
@@ -1099,6 +1132,17 @@ describe("a plan of Transformers' arguments", function()
       "adapters of gate_proj are not modelled in experts" }, notes)
     local e = estimate.new { model = model_module.new "qwen3-30b-a3b", plan = plan, cluster = "dgx_h100" }
     assert.is_true(e.memory_bytes > 0)
+    local function own(lines)
+      return read("ax.yml", "base_model: x\nmicro_batch_size: 2\n" .. lines, nil, { dp = 8 })
+    end
+    plan = own("batch_size: 16\ncontext_parallel_size: 2\ngradient_checkpointing: offload\n"
+      .. "optimizer: adamw_bnb_8bit\n")
+    assert.same({ 8, "ring", "bf16", "full", 1, 2, "bf16" }, { plan.micro_batches, plan.cp_method, plan.dtype,
+      plan.recompute, plan.offload_activations, plan.optimizer_bytes, plan.gradient_dtype })
+    plan = own "adapter: lora\nlora_target_modules: 'layers.[\\d]+.(mlp|self_attn).(?:up|q|o)_proj'\n"
+    assert.same({ { "linear_proj", "linear_qkv", "linear_up" }, 12 }, { plan.lora_targets, plan.optimizer_bytes })
+    assert.matches("adapters of lm_head: the model has no such product outside experts; give lora_targets=linear_down,",
+      raised(own, "adapter: lora\nlora_target_modules: [lm_head]\n"))
   end)
 end)
 
@@ -1125,6 +1169,12 @@ describe("a plan of nanotron", function()
     assert.is_false(e.plan.overlap_parameters)
     plan = read("n.yaml", (text:gsub("  pp: 2\n", "  pp: 2\n  pp_layer_partition: [20, 12]\n")))
     assert.same({ 20, 12 }, plan.split)
+    plan = read("n.yaml", "\xEF\xBB\xBF" .. text:gsub("  dtype: bfloat16\n", "")) -- a byte order mark
+    assert.equal("bf16", plan.dtype)
+    assert.matches("field 'pp' must be a positive integer, got 1.5", raised(function()
+      local own = read("n.yaml", (text:gsub("  pp: 2\n", "  pp: 1.5\n")))
+      return estimate.new { model = model_module.new "llama3-8b", plan = own, cluster = "dgx_h100" }
+    end))
     assert.matches("tp_mode: unknown value 'SPLIT'; known are all_reduce, reduce_scatter",
       raised(read, "n.yaml", (text:gsub("REDUCE_SCATTER", "SPLIT"))))
   end)

@@ -72,15 +72,16 @@ local function set_deepspeed(p, config, given, model, note)
   return merged(p, q, { dtype = p.dtype, stack = "transformers" })
 end
 
---- Megatron-LM's fields (commands/launch.py).
+--- Megatron-LM's fields. Absent switches are off (utils/dataclasses.py: MegatronLMPlugin); `accelerate config`
+--- proposes and writes them as on.
 local function set_megatron(p, config, given)
   local own = "megatron_lm_config"
   local function option(name, default) return (config(own, "megatron_lm_" .. name, default, "string")) end
   p.tp, p.pp = given.tp or option("tp_degree", 1), given.pp or option("pp_degree", 1)
   p.micro_batches = option("num_micro_batches", 1)
-  p.sequence_parallel = p.tp > 1 and is_on(option("sequence_parallelism", true))
-  if is_on(option("use_distributed_optimizer", true)) then p.zero = 1 end
-  p.recompute = is_on(option("recompute_activations", true)) and "selective" or "none"
+  p.sequence_parallel = p.tp > 1 and is_on(option("sequence_parallelism", false))
+  if is_on(option("use_distributed_optimizer", false)) then p.zero = 1 end
+  p.recompute = is_on(option("recompute_activations", false)) and "selective" or "none"
   p.clip_gradients = (tonumber(option("gradient_clipping", 1)) or 1) > 0
   p.stack = "megatron"
 end
@@ -88,9 +89,12 @@ end
 --- Replicas: those of `parallelism_config`, else the processes that other degrees leave.
 local function set_replicas(p, config, given, stated, assume)
   local processes = config("", "num_processes", -1)
+  if processes ~= -1 and (processes < 1 or not math.tointeger(processes)) then
+    error_module.raise("format", "num_processes must be a positive integer, got %s", schema.describe(processes))
+  end
   local ranks = (p.tp or 1) * (p.pp or 1) * (p.cp or 1)
   if processes > 0 and processes % ranks ~= 0 then
-    error_module.raise("format", "tp * pp * cp = %d must divide num_processes = %d", ranks, processes)
+    error_module.raise("format", "tp * pp * cp = %s must divide num_processes = %s", ranks, processes)
   end
   p.dp = given.dp or processes > 0 and processes // ranks or stated
   if not p.dp then assume "num_processes (dp = 1: give dp=N)" end
@@ -132,6 +136,9 @@ function accelerate.plan(config, given, model, note, assume)
       .. "MULTI_GPU, NO and TP", kind)
   end
   if kind ~= "MEGATRON_LM" then note_compiled(config, note) end
+  if not given.seq then
+    error_module.raise("format", "the training script states the length of sequences, not this file: give seq=N")
+  end
   if not given.micro_batch then assume "the batch of a device (1: give micro_batch=N)" end
   if not (given.micro_batches or given.global_batch or p.micro_batches) then
     assume "gradient accumulation (1 micro-batch: give micro_batches=N)"

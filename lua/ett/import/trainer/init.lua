@@ -187,6 +187,7 @@ end
 local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
   local formats = require "ett.import.formats"
+  text = text:gsub("^\xEF\xBB\xBF", "") -- a byte order mark
   formats.check(path, text, "--plan")
   formats.check_text(text)
   local kind = kind_of(path, text)

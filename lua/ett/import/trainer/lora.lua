@@ -1,4 +1,5 @@
 --- LoRA adapters in the files of Transformers, LLaMA-Factory and Axolotl (peft/tuners/lora/config.py).
+local error_module = require "ett.base.error"
 local plan_rules = require "ett.plan.rules"
 local schema = require "ett.base.schema"
 
@@ -12,6 +13,17 @@ end
 
 -- Ranks that a program takes by default.
 local ranks = { axolotl = 8, factory = 8, trl = 16 }
+
+--- The names of modules that a regular expression with alternatives matches, such as `layers.*.(q|v)_proj`.
+local function expand(pattern, list)
+  local before, group, after = pattern:match "^(.-)%(([^()]*)%)(.*)$"
+  if not group or #list > 99 then
+    list[#list + 1] = pattern:gsub("[%^$*+?\\]", ""):match "[^.]*$"
+    return list
+  end
+  for each in group:gsub("^%?:", ""):gmatch "[^|]+" do expand(before .. each .. after, list) end
+  return list
+end
 
 --- The products of module names that a model has outside experts; nil: all of attention and MLP.
 local function targets_of(modules, model, note)
@@ -38,6 +50,10 @@ return function(p, config, given, program, model, note)
   local bits = config("", "quantization_bit", 16)
   local quantised = config("", "load_in_4bit", false) or config("", "load_in_8bit", false) or method == "qlora"
     or bits < 16
+  if method == "oft" then
+    note("oft is modelled as LoRA of rank %d", given.lora_rank or rank)
+    method, listed = "lora", config("", "oft_target", "all", "table")
+  end
   if not (method == "lora" or method == "qlora" or config("", "use_peft", false)) then
     if method ~= "" and method ~= "full" and method ~= "freeze" then note("%s is modelled as full training", method) end
     return
@@ -46,9 +62,14 @@ return function(p, config, given, program, model, note)
   p.lora_rank = given.lora_rank or rank
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
-    modules[#modules + 1] = name
+    expand(name, modules)
   end
   if linear or program == "factory" and not modules[1] then modules = { "all" } end
   if not modules[1] then modules = { "q_proj", "v_proj" } end -- PEFT's choice for most models
-  if not given.lora_targets then p.lora_targets = targets_of(modules, model, note) end
+  if given.lora_targets then return end
+  p.lora_targets = targets_of(modules, model, note)
+  if p.lora_targets and not p.lora_targets[1] then
+    error_module.raise("format", "adapters of %s: the model has no such product outside experts; give lora_targets=%s",
+      table.concat(modules, ", "), table.concat(schema.keys(plan_rules.adaptable(model)), ","))
+  end
 end

@@ -37,7 +37,7 @@ end
 --- (models/base.py, build_model; models/llama.py, get_block_compute_costs).
 local function split_of(model, pp)
   local h, layers = model.hyper, plan_rules.middle_layers(model)
-  if not (h.heads and h.ffn and h.vocab) then return nil end
+  if not (h.heads and h.ffn and h.vocab and math.type(pp) == "integer" and pp <= layers) then return nil end
   local layer, split, stage, sum = 4 * h.heads * (h.head_dim or h.hidden // h.heads) + 3 * h.ffn, {}, 1, 0
   for i = 1, pp do split[i] = 0 end
   for _ = 1, layers do
@@ -76,7 +76,7 @@ function nanotron.plan(config, given, model, note)
     micro_batch = config("tokens", "micro_batch_size", 1),
     micro_batches = config("tokens", "batch_accumulation_per_replica", 1) }
   set_parallel(p, config, given, model, note)
-  p.dtype = given.dtype or known("model.dtype", types, config("model", "dtype", "float32"))
+  p.dtype = given.dtype or known("model.dtype", types, config("model", "dtype", "bfloat16"))
   p.zero = given.zero or config("optimizer", "zero_stage", 0)
   local in_fp32, clip = config("optimizer", "accumulate_grad_in_fp32", true), config("optimizer", "clip_grad", 0)
   p.gradient_dtype = (in_fp32 or p.dtype == "fp32") and "fp32" or p.dtype

@@ -73,7 +73,7 @@ local function compare_sizes(config, model, note)
   local words = {}
   for theirs, ours in pairs { num_layers = "layers", hidden_size = "hidden", num_attention_heads = "heads" } do
     local size, own = config("", theirs), model.hyper[ours]
-    if size and own and size ~= own then words[#words + 1] = ("%s = %d, not %d"):format(theirs, size, own) end
+    if size and own and size ~= own then words[#words + 1] = ("%s = %s, not %s"):format(theirs, size, own) end
   end
   table.sort(words)
   if words[1] then note("the file's model differs from the given one: %s", table.concat(words, ", ")) end
@@ -89,14 +89,20 @@ function neox.plan(config, given, model, note, assume)
   local degrees = { pp = given.pp or math.max(1, stages), tp = given.tp or math.max(1, tensor) }
   local devices, ranks = devices_of(config), degrees.pp * degrees.tp * (given.cp or 1)
   if devices and devices % ranks ~= 0 then
-    error_module.raise("format", "pp * tp * cp = %d must divide the file's %d devices", ranks, devices)
+    error_module.raise("format", "pp * tp * cp = %s must divide the file's %s devices", ranks, devices)
+  end
+  if not (config("", "seq_length") or given.seq) then
+    error_module.raise("format", "missing field 'seq_length'; or give seq=N")
+  end
+  if not (config("", "train_micro_batch_size_per_gpu") or config("", "train_batch_size") or given.micro_batch
+    or given.global_batch) then
+    error_module.raise("format", "missing field 'train_micro_batch_size_per_gpu'; or give micro_batch=N")
   end
   local own = merged(degrees, { stack = given.stack or stack_of(config) }, given)
   own.dp = given.dp or devices and devices // ranks
   local p = merged(deepspeed(config, own, model, note, assume), degrees, { stack = own.stack })
   if select(3, config("", "gradient_clipping", 0)) then p.clip_gradients = true end -- 1.0 by default
   p.seq = config("", "seq_length")
-  if not (p.seq or given.seq) then error_module.raise("format", "missing field 'seq_length'; or give seq=N") end
   local experts = config("", "moe_expert_parallel_size", 1)
   if model.hyper.experts then p.ep = given.ep or experts end
   p.sequence_parallel = p.tp > 1 and config("", "sequence_parallel", false)

@@ -9,6 +9,7 @@ local lora = require "ett.import.trainer.lora"
 local merged = require "ett.base.merged"
 local plan_rules = require "ett.plan.rules"
 local reader = require "ett.import.trainer.reader"
+local schema = require "ett.base.schema"
 
 local transformers = {}
 
@@ -62,17 +63,25 @@ end
 --- Batches and lengths, with the defaults of the program.
 local function set_sizes(p, config, given, program, assume)
   local usual = { axolotl = { 512, 1 }, factory = { 2048, 8 }, trl = { 1024, 8 } }
-  p.seq = given.seq or first(config, "sequence_len", "cutoff_len", "max_length", "max_seq_length")
+  local length = first(config, "sequence_len", "cutoff_len", "max_length", "max_seq_length")
+  p.seq = given.seq or length
+  local prompt, completion = first(config, "max_prompt_length"), first(config, "max_completion_length")
+  if prompt and completion then p.seq = p.seq or prompt + completion end -- trl/trainer/grpo_config.py
   if not p.seq then
     p.seq = usual[program][1]
     assume("the length of sequences (%d)", p.seq)
   end
-  p.micro_batch = given.micro_batch or first(config, "micro_batch_size", "per_device_train_batch_size")
+  local batch = first(config, "micro_batch_size", "per_device_train_batch_size")
+  p.micro_batch = given.micro_batch or batch
   if not p.micro_batch then
     p.micro_batch = usual[program][2]
     assume("the batch of a device (%d)", p.micro_batch)
   end
   local steps = first(config, "gradient_accumulation_steps")
+  if program == "axolotl" then -- utils/config/__init__.py, normalize_config
+    local whole = first(config, "batch_size")
+    steps = steps or whole and math.max(1, whole // p.micro_batch)
+  end
   p.micro_batches = given.micro_batches or not given.global_batch and (steps or 1) or nil
   if p.micro_batches and not steps and not given.micro_batches then assume "gradient_accumulation_steps (1)" end
 end
@@ -81,7 +90,9 @@ end
 local function set_degrees(p, config, given, model, assume)
   p.tp = given.tp or first(config, "tensor_parallel_size") or 1
   p.cp = given.cp or first(config, "context_parallel_size", "sequence_parallel_degree") or 1
-  if p.cp > 1 then p.cp_method = "ring" end -- ring-flash-attn
+  -- Axolotl's kernels of ring-flash-attn (utils/schemas/validation.py, validate_ring_attn_func).
+  local method = config("", "ring_attn_func", is_on(config, "sample_packing") and "varlen_llama3" or "batch_ring")
+  if p.cp > 1 then p.cp_method = method == "varlen_llama3" and "all_gather" or "ring" end
   local ep = first(config, "expert_parallel_size")
   if model.hyper.experts then p.ep = given.ep or ep end
   local shard, replicas = first(config, "dp_shard_size"), first(config, "dp_replicate_size")
@@ -90,23 +101,48 @@ local function set_degrees(p, config, given, model, assume)
   if not p.dp then assume "the number of devices (dp = 1: give dp=N)" end
 end
 
-local function set_precision(p, config, given, note, assume)
+--- Precision. Axolotl and TRL take bf16 by default (axolotl/utils/schemas/config.py, trl/trainer/base_config.py).
+local function set_precision(p, config, given, program, note, assume)
   local bf16, fp16 = is_on(config, "bf16", "pure_bf16", "bfloat16"), is_on(config, "fp16", "float16")
+  local is_absent = select(3, config("", "bf16", false, "string"))
+  if is_absent and not (bf16 or given.dtype) and (program == "axolotl" or program == "trl" and not fp16) then
+    bf16 = true
+    assume("bf16 (true, as in %s)", program == "trl" and "TRL" or "Axolotl")
+  end
   p.dtype = given.dtype or bf16 and "bf16" or fp16 and "fp16" or "fp32"
   if not (given.dtype or bf16 or fp16) then assume "bf16 and fp16 (fp32; dtype=bf16 replaces it)" end
   if is_on(config, "fp8") and not given.dtype then note "fp8 is modelled as 16 bits; dtype=fp8 replaces it" end
 end
 
---- Bytes of optimizer states: an fp32 weight, and two moments.
-local function set_states(p, config, note)
-  local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
-  if name:find "8bit" then
-    p.optimizer_bytes = 4 + 2
-  elseif name:find "4bit" then
-    p.optimizer_bytes = 4 + 1
-  elseif not name:find "adamw?_?" then
-    note("optimizer %s is modelled as AdamW", name)
+--- Whether weights are held in bf16 without a fp32 copy. FSDP and DeepSpeed hold one (accelerate/accelerator.py).
+--- Axolotl loads weights in bf16 (utils/config/__init__.py, resolve_dtype), TRL in `dtype`. LLaMA-Factory converts
+--- weights to fp32 unless `pure_bf16` is true (model/adapter.py).
+local function lacks_master(p, config, program, is_sharded)
+  local own = { axolotl = true, factory = is_on(config, "pure_bf16") }
+  for _, name in ipairs { "torch_dtype", "dtype" } do
+    local value, is_auto = config("", name, "")
+    own.trl = own.trl or is_auto or value == "bfloat16" -- "auto": as in the checkpoint
   end
+  return own[program] and p.dtype == "bf16" and not (is_sharded or p.lora_rank)
+end
+
+-- Numbers of an optimizer's state per parameter, as Transformers calls it (trainer.py). Others have Adam's two.
+local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, muon = 1, rmsprop = 1, sgd = 0 }
+
+--- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state.
+local function set_states(p, config, program, is_sharded, note)
+  local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
+  local numbers, known = 2, name:find "adam" ~= nil
+  for _, own in ipairs(schema.keys(state_numbers)) do
+    if name:find(own, 1, true) then numbers, known = state_numbers[own], true end
+  end
+  local pure = lacks_master(p, config, program, is_sharded)
+  local bytes = (pure and 2) or 4
+  if name:find "8bit" then bytes = 1 elseif name:find "4bit" then bytes = 0.5 end
+  if pure then p.gradient_dtype = p.dtype end
+  p.optimizer_bytes = ((pure or p.dtype == "fp32") and 0 or 4) + numbers * bytes
+  if not known then note("optimizer %s is modelled as AdamW", name) end
+  if name:find "muon" then note "optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
 end
 
 --- DeepSpeed's settings, in which Transformers replaces "auto".
@@ -159,6 +195,7 @@ local function stack_of(stack, config, note)
   if plugins:find "CutCrossEntropy" then note "CutCrossEntropyPlugin is not modelled: the estimate stores logits" end
   local attention = config("", "attn_implementation", config("", "flash_attn", config("", "attention", "")))
   if attention:find "3" then stack = stack .. ":attention=flash3" end
+  if is_on(config, "flash_attn_rms_norm") then stack = stack .. ":norm=fused" end
   if attention == "eager" or attention == "disabled" or is_on(config, "eager_attention") then
     note "eager attention is modelled as FlashAttention 2"
   end
@@ -168,18 +205,45 @@ local function stack_of(stack, config, note)
   return stack
 end
 
---- What the backward pass repeats. LLaMA-Factory repeats all unless told otherwise (disable_gradient_checkpointing).
-local function set_recompute(p, config, given, program)
+--- What the backward pass repeats. LLaMA-Factory repeats all unless told otherwise (disable_gradient_checkpointing),
+--- TRL unless gradient_checkpointing is false (trl/trainer/base_config.py). Axolotl's values offload and offload_disk
+--- store the inputs of layers elsewhere.
+local function set_recompute(p, config, given, program, assume)
   local on = is_on(config, "gradient_checkpointing")
+  local value, _, is_absent = config("", "gradient_checkpointing", false, "string")
+  if program == "trl" and is_absent and not given.recompute then
+    on = true
+    assume "gradient_checkpointing (true, as in TRL)"
+  end
+  if program == "axolotl" and type(value) == "string" and on then p.offload_activations = 1 end
   if program == "factory" then on = not is_on(config, "disable_gradient_checkpointing") end
   if is_on(config, "activation_offloading") then p.offload_activations = 1 end
   if not given.recompute then p.recompute = on and "full" or "none" end
 end
 
---- Layers that LLaMA-Factory trains with finetuning_type = freeze: the last ones.
-local function set_frozen(p, config, method, model)
-  local trained = config("", "freeze_trainable_layers", 2)
-  if method == "freeze" then p.frozen_layers = math.max(0, plan_rules.middle_layers(model) - trained) end
+--- Layers that LLaMA-Factory trains with finetuning_type = freeze: the last ones, 2 by default; a negative number of
+--- the first ones; with use_llama_pro, layers at equal distances (model/adapter.py, _setup_freeze_tuning).
+local function set_frozen(p, config, method, model, note)
+  local trained, _, is_absent = config("", "freeze_trainable_layers", 0)
+  local spread, layers = config("", "use_llama_pro", false), plan_rules.middle_layers(model)
+  if method ~= "freeze" then return end
+  trained = is_absent and 2 or trained
+  if trained > 0 and not spread then
+    p.frozen_layers = math.max(0, layers - trained)
+  else
+    p.frozen_layers = trained > 0 and math.max(0, layers // trained - 1) or 0
+    note "frozen layers after the first trained one are modelled as trained, which takes more time and memory"
+  end
+end
+
+--- Notes on steps that are more than a pass over one batch.
+local function note_method(config, program, note)
+  local stage = config("", program == "axolotl" and "rl" or "stage", "sft")
+  if stage ~= "sft" and stage ~= "pt" then
+    note("%s: only the trained model is modelled, not pairs of sequences, references, rewards or generation", stage)
+  elseif first(config, "num_generations") then
+    note "only the update of the trained model is modelled, not generation, references or rewards"
+  end
 end
 
 local function has_fsdp(config)
@@ -200,22 +264,28 @@ function transformers.plan(config, given, model, note, assume)
   local p = { clip_gradients = is_absent or norm > 0 }
   set_sizes(p, config, given, program, assume)
   set_degrees(p, config, given, model, assume)
-  set_precision(p, config, given, note, assume)
-  set_recompute(p, config, given, program)
-  set_frozen(p, config, method, model)
-  local sections = config("", "deepspeed", {}, "string")
+  set_precision(p, config, given, program, note, assume)
+  set_recompute(p, config, given, program, assume)
+  set_frozen(p, config, method, model, note)
+  note_method(config, program, note)
+  local sections, is_sharded = config("", "deepspeed", {}, "string"), true
   if #sections > 0 or type(sections) == "table" and next(sections) then
     p = set_deepspeed(p, config, given, model, note)
     p.stack = "transformers"
   elseif has_fsdp(config) then
     set_fsdp(p, config, given, note)
   else
+    is_sharded = (given.zero or 0) > 0
+    if program == "trl" and not given.zero then
+      assume "sharding, which Accelerate's file states (none: give zero=N)"
+    end
     p.overlap_gradients, p.stack = (p.dp or 1) > 1, "transformers" -- DistributedDataParallel
   end
   p.stack = stack_of(p.stack, config, note)
-  set_states(p, config, note)
   lora(p, config, given, program, model, note)
-  if not is_on(config, "sample_packing", "packing", "neat_packing") then
+  set_states(p, config, program, is_sharded, note)
+  local packs = config("", "stage", "sft") == "pt" or next((config("", "pretraining_dataset", {}))) ~= nil
+  if not (is_on(config, "sample_packing", "packing", "neat_packing") or packs) then
     note "the file does not pack sequences: every sequence counts as full, and shorter ones take less time"
   end
   return p

@@ -89,12 +89,13 @@ without.transformers = set [[
   lora_alpha lora_dropout lora_fan_in_fan_out lora_modules_to_save lora_out_dir lora_target_linear loraplus_lr_ratio
   lr_scheduler lr_scheduler_kwargs lr_scheduler_type max_samples max_steps metric_for_best_model min_lr
   mlflow_experiment_name mlflow_tracking_uri model_config model_name_or_path model_revision model_type
+  dataset_config dataset_configs hub_always_push pretraining_dataset reinit_weights freeze_trainable_modules
   neftune_noise_alpha num_epochs num_train_epochs optim_args output_dir overwrite_cache overwrite_output_dir
   peft_task_type per_device_eval_batch_size plot_loss predict_with_generate preprocessing_num_workers push_to_hub
   rank0_only remove_unused_columns report_to resume_from_checkpoint revision_of_model rl run_name s2_attention
   sample_packing_bin_size sample_packing_group_size save_first_step save_only_model save_safetensors save_steps
   save_strategy save_total_limit saves_per_epoch seed shuffle_merged_datasets skip_prepare_dataset special_tokens
-  stage strict streaming template test_datasets tokenized_path tokenizer_config tokenizer_name_or_path
+  strict streaming template test_datasets tokenized_path tokenizer_config tokenizer_name_or_path
   tokenizer_type tokenizer_use_fast tokens torch_dtype dtype train_on_input train_on_inputs trust_remote_code
   use_auth_token use_fast_tokenizer use_wandb val_set_size val_size video_max_pixels wandb_entity wandb_log_model
   wandb_mode wandb_name wandb_project wandb_run_id wandb_watch warmup_ratio warmup_steps weight_decay
