@@ -1076,8 +1076,10 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })
     assert.matches("DeepSpeed's other settings have their defaults", notes[1])
     command.write(folder, "ds_z3.json", '{ "zero_optimization": { "stage": 3,'
-      .. '"offload_optimizer": { "device": "cpu" } },' .. '"train_batch_size": "auto", "gradient_clipping": "auto" }')
+      .. '"offload_optimizer": { "device": "cpu" } }, "optimizer": { "type": "Lion" },'
+      .. '"train_batch_size": "auto", "gradient_clipping": "auto" }')
     plan, notes = read("lf.yaml", full, nil, { dp = 8 })
+    assert.equal(8, plan.optimizer_bytes)
     assert.same({ 3, 1, 2, 8, true, "transformers" }, { plan.zero, plan.offload_optimizer, plan.micro_batch,
       plan.micro_batches, plan.clip_gradients, plan.stack })
     assert.same({ padded }, notes)

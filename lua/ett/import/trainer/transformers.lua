@@ -132,7 +132,8 @@ local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, muon = 1, rmsprop 
 --- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state.
 local function set_states(p, config, program, is_sharded, note)
   local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
-  local numbers, known = 2, name:find "adam" ~= nil
+  local numbers, known, own_file = 2, name:find "adam" ~= nil, config("", "deepspeed", {}, "string")
+  if type(own_file) == "table" and own_file.optimizer then return end -- DeepSpeed's file states it
   for _, own in ipairs(schema.keys(state_numbers)) do
     if name:find(own, 1, true) then numbers, known = state_numbers[own], true end
   end
