@@ -405,8 +405,8 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
--- A note if the device waits for the host at least a tenth of the step. CUDA graphs can hold neither a loop over experts,
--- which reads positions from the device, nor hooks of the host that gather weights.
+-- A note if the device waits for the host at least a tenth of the step. CUDA graphs can hold neither a loop over
+-- experts, which reads positions from the device, nor hooks of the host that gather weights.
 local function host_note(e, stack)
   for _, line in ipairs(e.operators) do
     local share = line.name == "host" and line.seconds / e.step_seconds or 0.0
