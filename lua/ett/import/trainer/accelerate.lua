@@ -3,6 +3,7 @@
 local deepspeed = require "ett.import.trainer.deepspeed"
 local error_module = require "ett.base.error"
 local fsdp = require "ett.import.trainer.fsdp"
+local meaning = require "ett.import.trainer.meaning"
 local merged = require "ett.base.merged"
 local reader = require "ett.import.trainer.reader"
 local schema = require "ett.base.schema"
@@ -19,14 +20,6 @@ function accelerate.fields(text) return error_module.must(require("ett.yaml").de
 local types = { no = "fp32", bf16 = "bf16", fp16 = "fp16", fp8 = "fp8" }
 local methods = { allgather = "all_gather", alltoall = "ring" }
 
-local function known(field, names, value)
-  local own = names[tostring(value):lower()]
-  if not own then
-    error_module.raise("format", "%s: %s", field, error_module.unknown("value", tostring(value), schema.keys(names)))
-  end
-  return own
-end
-
 -- Whether a switch is on: YAML's true, or a word.
 local function is_on(value) return value == true or tostring(value):lower() == "true" end
 
@@ -40,7 +33,7 @@ local function set_degrees(p, config, given)
   p.tp = given.tp or degree(section, section .. "_tp_size") or degree("tp_config", "tp_size")
   p.cp = given.cp or degree(section, section .. "_cp_size")
   local method = config(section, section .. "_cp_comm_strategy", "allgather")
-  if (p.cp or 1) > 1 then p.cp_method = known(section .. "_cp_comm_strategy", methods, method) end
+  if (p.cp or 1) > 1 then p.cp_method = meaning(section .. "_cp_comm_strategy", methods, method) end
   local replicas, shard = degree(section, section .. "_dp_replicate_size"), degree(section, section .. "_dp_shard_size")
   if (replicas or 1) > 1 and shard and not given.shard then p.shard = shard * (p.cp or 1) end
   return replicas and shard and replicas * shard
@@ -121,7 +114,7 @@ end
 function accelerate.plan(config, given, model, note, assume)
   local kind = config("", "distributed_type", "NO"):upper()
   local precision = config("", "mixed_precision", "no", "boolean")
-  local p = { dtype = given.dtype or known("mixed_precision", types, precision or "no"), stack = "transformers" }
+  local p = { dtype = given.dtype or meaning("mixed_precision", types, precision or "no"), stack = "transformers" }
   local stated = set_degrees(p, config, given)
   if kind == "MEGATRON_LM" then set_megatron(p, config, given) end
   set_replicas(p, config, given, stated, assume)

@@ -1,6 +1,7 @@
 --- A plan from MaxText's fields. Defaults are those of src/MaxText/configs/base.yml (003b416).
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
+local meaning = require "ett.import.trainer.meaning"
 local remat = require "ett.import.trainer.remat"
 
 -- Axes of the mesh, and the plan's field that counts their ranks. Expert ranks also split the batch and the weights
@@ -45,13 +46,6 @@ end
 local types = { bfloat16 = "bf16", float32 = "fp32", float16 = "fp16" }
 local quantised = { fp8 = "fp8", fp8_full = "fp8", nanoo_fp8 = "fp8", te_fp8_delayedscaling = "fp8",
   te_fp8_currentscaling = "fp8", te_mxfp8 = "mxfp8" }
-
-local function known(name, names, value)
-  if not names[value] then
-    error_module.raise("format", "%s: %s", name, error_module.unknown("value", value, schema.keys(names)))
-  end
-  return names[value]
-end
 
 --- Names the sizes, the precision and the slices that the file leaves to MaxText's defaults.
 local function add_missing(config, given, assume)
@@ -100,9 +94,9 @@ return function(config, given, model, note, assume)
   end
   p.overlap_gradients = p.dp > 1
   local quantization = config("", "quantization", "")
-  p.dtype = known("dtype", types, config("", "dtype", "bfloat16"))
-  if quantization ~= "" then p.dtype = known("quantization", quantised, quantization) end
-  if known("weight_dtype", types, config("", "weight_dtype", "float32")) ~= "fp32" then
+  p.dtype = meaning("dtype", types, config("", "dtype", "bfloat16"))
+  if quantization ~= "" then p.dtype = meaning("quantization", quantised, quantization) end
+  if meaning("weight_dtype", types, config("", "weight_dtype", "float32")) ~= "fp32" then
     p.optimizer_bytes = p.zero == 3 and 6 or 4 -- a shard of the weight, and two moments
   end
   local optimizer = config("", "opt_type", "adamw")

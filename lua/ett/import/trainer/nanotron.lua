@@ -1,8 +1,8 @@
 --- A plan from nanotron's YAML (config/config.py, config/parallelism_config.py). The file also describes the model,
 --- which is not read.
 local error_module = require "ett.base.error"
+local meaning = require "ett.import.trainer.meaning"
 local plan_rules = require "ett.plan.rules"
-local schema = require "ett.base.schema"
 
 local nanotron = {}
 
@@ -24,14 +24,6 @@ end
 
 local types = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }
 local engines = { ["1f1b"] = "1f1b", afab = "gpipe" }
-
-local function known(field, names, value)
-  local own = names[tostring(value):lower()]
-  if not own then
-    error_module.raise("format", "%s: %s", field, error_module.unknown("value", tostring(value), schema.keys(names)))
-  end
-  return own
-end
 
 --- Layers of the stages. A stage ends after the layer that exceeds its share of the products of layers and head
 --- (models/base.py, build_model; models/llama.py, get_block_compute_costs).
@@ -55,8 +47,8 @@ local function set_parallel(p, config, given, model, note)
   if model.hyper.experts then p.ep = given.ep or ep end
   if p.cp > 1 then p.cp_method = "ring" end
   local engine, mode = config("parallelism", "pp_engine", "afab"), config("parallelism", "tp_mode", "ALL_REDUCE")
-  if p.pp > 1 then p.schedule = known("pp_engine", engines, engine) end
-  p.sequence_parallel = known("tp_mode", { all_reduce = "no", reduce_scatter = "yes" }, mode) == "yes" and p.tp > 1
+  if p.pp > 1 then p.schedule = meaning("pp_engine", engines, engine) end
+  p.sequence_parallel = meaning("tp_mode", { all_reduce = "no", reduce_scatter = "yes" }, mode) == "yes" and p.tp > 1
   local stated = config("parallelism", "pp_layer_partition", {})
   if p.pp > 1 and not given.split then p.split = next(stated) and stated or split_of(model, p.pp) end
   if config("parallelism", "tp_linear_async_communication", false) and p.tp > 1 then
@@ -76,7 +68,7 @@ function nanotron.plan(config, given, model, note)
     micro_batch = config("tokens", "micro_batch_size", 1),
     micro_batches = config("tokens", "batch_accumulation_per_replica", 1) }
   set_parallel(p, config, given, model, note)
-  p.dtype = given.dtype or known("model.dtype", types, config("model", "dtype", "bfloat16"))
+  p.dtype = given.dtype or meaning("model.dtype", types, config("model", "dtype", "bfloat16"))
   p.zero = given.zero or config("optimizer", "zero_stage", 0)
   local in_fp32, clip = config("optimizer", "accumulate_grad_in_fp32", true), config("optimizer", "clip_grad", 0)
   p.gradient_dtype = (in_fp32 or p.dtype == "fp32") and "fp32" or p.dtype
