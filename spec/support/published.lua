@@ -360,22 +360,12 @@ local function offloaded(row)
   return not (row.device:find "^TPU7x" and stored_outputs(row)) and 1 or nil
 end
 
--- nanotron ends a stage after the layer that exceeds its share of the products of layers and head (models/base.py,
--- build_model; models/llama.py, get_block_compute_costs).
-local function by_products(row, pp)
-  local layer, head = 4 * row.heads * row.head_dim + 3 * row.ffn, row.vocab
-  local split, stage, sum = {}, 1, 0
-  for i = 1, pp do split[i] = 0 end
-  for _ = 1, row.layers do
-    split[stage], sum = split[stage] + 1, sum + layer
-    if sum > (row.layers * layer + head) * stage / pp then stage = stage + 1 end
-  end
-  return split
-end
-
 -- Layers of each slice, if the row states more than "uniform".
 local function split_of(row, pp, vp)
-  if row.framework == "nanotron" and pp > 1 and row.ffn and row.head_dim then return by_products(row, pp) end
+  if row.framework == "nanotron" and pp > 1 then
+    local split = require("ett.import.trainer.nanotron").split(row, row.layers, pp)
+    if split then return split end
+  end
   if row.split and #row.split == pp * vp then
     local split = {}
     for i, layers in ipairs(row.split) do split[i] = integer(layers) end

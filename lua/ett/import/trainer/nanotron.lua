@@ -27,16 +27,24 @@ local engines = { ["1f1b"] = "1f1b", afab = "gpipe" }
 
 --- Layers of the stages. A stage ends after the layer that exceeds its share of the products of layers and head
 --- (models/base.py, build_model; models/llama.py, get_block_compute_costs).
-local function split_of(model, pp)
-  local h, layers = model.hyper, plan_rules.middle_layers(model)
-  if not (h.heads and h.ffn and h.vocab and math.type(pp) == "integer" and pp <= layers) then return nil end
-  local layer, split, stage, sum = 4 * h.heads * (h.head_dim or h.hidden // h.heads) + 3 * h.ffn, {}, 1, 0
+---@param sizes table { heads, head_dim, ffn, vocab }
+---@return integer[]? split nil if a size is missing, or if there are more stages than layers
+function nanotron.split(sizes, layers, pp)
+  local is_whole = sizes.heads and sizes.head_dim and sizes.ffn and sizes.vocab
+  if not is_whole or math.type(pp) ~= "integer" or pp > layers then return nil end
+  local layer, split, stage, sum = 4 * sizes.heads * sizes.head_dim + 3 * sizes.ffn, {}, 1, 0
   for i = 1, pp do split[i] = 0 end
   for _ = 1, layers do
     split[stage], sum = split[stage] + 1, sum + layer
-    if sum > (layers * layer + h.vocab) * stage / pp then stage = math.min(stage + 1, pp) end
+    if sum > (layers * layer + sizes.vocab) * stage / pp then stage = math.min(stage + 1, pp) end
   end
   return split
+end
+
+local function split_of(model, pp)
+  local h = model.hyper
+  return nanotron.split({ heads = h.heads, head_dim = h.head_dim or h.heads and h.hidden // h.heads, ffn = h.ffn,
+    vocab = h.vocab }, plan_rules.middle_layers(model), pp)
 end
 
 local function set_parallel(p, config, given, model, note)
