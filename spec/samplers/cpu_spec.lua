@@ -298,9 +298,10 @@ describe("the CPU kernels", function()
     assert(cpu.pin(-1, 1))
     finally(cpu.unpin)
     local pool <close> = assert(cpu.pool(1 << 20, 1))
-    -- A run of about 1 ms, less than the processor's time slices, whatever the build and the machine.
+    -- A run of about 2 ms, half a time slice of Linux, whatever the build. On a busy machine slices get longer, and
+    -- shorter runs are lost too seldom.
     local alone = assert(pool:measure({ { kind = "gelu", pass = "forward", rows = 64, cols = 2048 } }))
-    local rows = math.max(1, math.floor(64 * 1e-3 / alone.min_seconds))
+    local rows = math.max(1, math.floor(64 * 2e-3 / alone.min_seconds))
     local calls = { { kind = "gelu", pass = "forward", rows = rows, cols = 2048 } }
     local least = { budget_seconds = 1, target = 0, min_repeats = 40, max_repeats = 40 }
     -- Another program on the same processor, which it inherits from this thread.
@@ -311,15 +312,16 @@ describe("the CPU kernels", function()
       busy:close()
       cpu.unpin()
     end)
-    local few = 0
-    for _ = 1, 8 do
+    local few, numbers = 0, {}
+    for i = 1, 8 do
       local result = assert(pool:measure(calls, least))
       local kept = result.repeats - result.dropped
+      numbers[i] = kept
       local lost_many, lost_none = kept <= 35, result.dropped == 0
       if lost_many or lost_none then assert.equal(lost_many, result.preempted, kept .. " of 40 repeats kept") end
       if kept >= 3 and lost_many then few = few + 1 end
     end
-    assert.is_true(few > 0, "no repeat lost the processor")
+    assert.is_true(few > 0, "of 40 repeats kept: " .. table.concat(numbers, ", "))
   end)
 
   it("makes the minimum number of repeats also if the duration of a repeat is known", function()
