@@ -36,10 +36,21 @@ describe("ett.yaml.decode", function()
     assert.equal(5, lines[value.list[2]].deep)
   end)
 
+  -- As PyYAML 6: own keys, then those of the first mapping of a list; a merged mapping has merged its own before.
+  it("merges mappings under the key <<, as YAML 1.1 does", function()
+    local value, lines = yaml.decode(table.concat({ "a: &a {x: 1, y: [2]}", "b: &b", "  y: 3", "  <<: *a", "  z: 4",
+      "c: {<<: [{z: 5}, *b], \"<<\": 6}" }, "\n"))
+    assert.same({ a = { x = 1, y = { 2 } }, b = { x = 1, y = 3, z = 4 }, c = { x = 1, y = 3, z = 5, ["<<"] = 6 } }, value)
+    assert.same({ x = 1, y = 3, z = 5 }, lines[value.b])
+    assert.same({ x = 1 }, yaml.decode "!!merge <<: {x: 1}")
+  end)
+
   local bomb = { "a0: &a0 [x,x,x,x,x,x,x,x,x,x]" }
   for i = 1, 9 do
     bomb[#bomb + 1] = ("a%d: &a%d [%s]"):format(i, i, (("*a%d,"):format(i - 1)):rep(10))
   end
+  local merges = { "a0: &a0 {x: 1}" }
+  for i = 1, 30 do merges[#merges + 1] = ("a%d: &a%d {<<: [*a%d, *a%d]}"):format(i, i, i - 1, i - 1) end
   local chain = { "b0: &b0 [x]" }
   for i = 1, 70 do chain[#chain + 1] = ("b%d: &b%d [*b%d]"):format(i, i, i - 1) end
   for text, wanted in pairs {
@@ -54,7 +65,11 @@ describe("ett.yaml.decode", function()
     ["~: 1"] = "t: line 1: a key must not be null or NaN",
     ["a: *b"] = "t: line 1: alias '*b' has no anchor before it",
     ["&a [*a]"] = "t: line 1: alias '*a' is inside its own anchor",
-    ["a: &a {x: 1}\nb:\n  <<: *a"] = "t: line 3: merge key '<<' is not YAML 1.2; write the fields out",
+    ["b:\n  <<: 7"] = "t: line 2: '<<' merges a mapping or a list of mappings, such as *anchor; found another value",
+    ["a: &a [1]\n<<:\n  - *a"] = "t: line 3: '<<' merges a mapping or a list of mappings, such as *anchor; found "
+      .. "another value",
+    ["a: &a {x: 1}\nb: {<<: *a, <<: *a}"] = "t: line 2: key '<<' appears twice",
+    [table.concat(merges, "\n")] = "t: line 18: aliases expand to more than 1000000 values",
     ["a: 1\nb: \255\254"] = "t: line 2: not UTF-8 at byte 8 (0xff)",
     ["\255\254a\0"] = "t: line 1: not UTF-8 at byte 0 (0xff)",
     ["a: \0"] = "t: line 1: NUL at byte 3; is this text?",

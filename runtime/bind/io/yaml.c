@@ -1,8 +1,9 @@
 /* ett.yaml: configurations as tables, with the line of each field.
  *
  * libyaml's events become tables in one pass. Plain scalars follow the YAML 1.2 core
- * schema: 1.26e9 is a number, `yes` is a string. Refused, with the line: text that is not
- * UTF-8, a second document, unknown tags, keys that are not scalars, documents beyond the
+ * schema: 1.26e9 is a number, `yes` is a string. The key `<<` merges mappings as YAML 1.1
+ * defines it (yaml.org/type/merge.html). Refused, with the line: text that is not UTF-8,
+ * a second document, unknown tags, keys that are not scalars, documents beyond the
  * limits. The limits count each use of an alias, so a few lines cannot expand to
  * billions. */
 #include <stdarg.h>
@@ -25,6 +26,7 @@ enum { MOST_DEPTH = 64, MOST_NODES = 1000000 };
  * next. */
 typedef struct {
   int table, mapping, has_key, height; /* height: deepest nesting inside */
+  int merges;                          /* the key is a merge key */
   lua_Integer count;                   /* elements of a sequence */
   size_t line;                         /* on which it begins, from 0 */
   double nodes; /* values inside, with aliases expanded; it may exceed integers */
@@ -38,6 +40,7 @@ typedef struct {
   double nodes;
   int anchors, lines, root; /* stack positions: name -> {value, nodes, height}; table ->
                                {key -> line}; the document */
+  int mappings, merged;     /* table of a mapping -> true; table -> value of its `<<` */
   ett_err err;
 } reader;
 
@@ -146,23 +149,108 @@ static void set_anchor(lua_State *L, int entry, double nodes, int height) {
   lua_rawseti(L, entry, 3);
 }
 
+/* Whether the scalar, as a key, merges mappings: `<<` without quotes. */
+static int is_merge_key(const yaml_event_t *e) {
+  const yaml_char_t *tag = e->data.scalar.tag;
+  if (strcmp((const char *)e->data.scalar.value, "<<") != 0)
+    return 0;
+  return has_tag(tag) ? tag_is((const char *)tag, "merge")
+                      : e->data.scalar.plain_implicit;
+}
+
 /* Takes the value on the top as the next key, which must be new. */
 static int put_key(lua_State *L, reader *r, level *l) {
   if (ett_lua_is_null(L, -1) || !lua_rawequal(L, -1, -1))
     return fault(r, ETT_ERR_FORMAT, "a key must not be null or NaN");
-  if (lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "<<") == 0)
-    return fault(r, ETT_ERR_FORMAT,
-                 "merge key '<<' is not YAML 1.2; write the fields out");
-  lua_pushvalue(L, -1);
-  if (lua_rawget(L, l->table) != LUA_TNIL)
+  l->merges = is_merge_key(&r->event);
+  lua_pushvalue(L, l->merges ? l->table : -1);
+  if (lua_rawget(L, l->merges ? r->merged : l->table) != LUA_TNIL)
     return fault(r, ETT_ERR_FORMAT, "key '%.200s' appears twice",
                  luaL_tolstring(L, -2, NULL));
   lua_pop(L, 1);
+  l->has_key = 1;
+  if (l->merges)
+    return 0;
   lua_pushvalue(L, -1);
   lua_pushinteger(L, (lua_Integer)r->event.start_mark.line + 1);
   lua_rawset(L, l->table + 1);
-  l->has_key = 1;
   return 0;
+}
+
+/* Whether the value at index is a mapping of the document. */
+static int is_mapping(lua_State *L, const reader *r, int index) {
+  lua_pushvalue(L, index);
+  const int found = lua_rawget(L, r->mappings) != LUA_TNIL;
+  lua_pop(L, 1);
+  return found;
+}
+
+/* Keeps the value on the top, below it the key, for the end of the mapping: the mapping's
+ * own keys take precedence wherever they stand. */
+static int put_merge(lua_State *L, reader *r, level *l, size_t line) {
+  const int value = lua_gettop(L);
+  int valid = lua_istable(L, value) && !ett_lua_is_null(L, value);
+  if (valid && !is_mapping(L, r, value)) {
+    const lua_Integer count = (lua_Integer)lua_rawlen(L, value);
+    for (lua_Integer i = 1; valid && i <= count; i++) {
+      lua_rawgeti(L, value, i);
+      valid = is_mapping(L, r, lua_gettop(L));
+      lua_pop(L, 1);
+    }
+  }
+  if (!valid)
+    return ett_err_set(&r->err, ETT_ERR_FORMAT,
+                       "line %zu: '<<' merges a mapping or a list of mappings, such as "
+                       "*anchor; found another value",
+                       line + 1);
+  lua_pushvalue(L, l->table);
+  lua_insert(L, value);
+  lua_rawset(L, r->merged);
+  lua_pop(L, 1);
+  l->has_key = l->merges = 0;
+  return 0;
+}
+
+/* Copies the entries, with their lines, whose keys the mapping lacks from the mapping on
+ * the top, which it pops. */
+static void merge_from(lua_State *L, const reader *r, int table) {
+  const int from = lua_gettop(L);
+  lua_pushvalue(L, from);
+  lua_rawget(L, r->lines);
+  for (lua_pushnil(L); lua_next(L, from) != 0; lua_pop(L, 1)) {
+    lua_pushvalue(L, -2);
+    const int has = lua_rawget(L, table) != LUA_TNIL;
+    lua_pop(L, 1);
+    if (has)
+      continue;
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, table);
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, from + 1);
+    lua_rawset(L, table + 1);
+  }
+  lua_settop(L, from - 1);
+}
+
+/* Completes a mapping at its end from the value of its `<<`; earlier mappings of a list
+ * take precedence. */
+static void merge(lua_State *L, const reader *r, int table) {
+  lua_pushvalue(L, table);
+  if (lua_rawget(L, r->merged) == LUA_TNIL) {
+    lua_pop(L, 1);
+  } else if (is_mapping(L, r, lua_gettop(L))) {
+    merge_from(L, r, table);
+  } else {
+    const int list = lua_gettop(L);
+    const lua_Integer count = (lua_Integer)lua_rawlen(L, list);
+    for (lua_Integer i = 1; i <= count; i++) {
+      lua_rawgeti(L, list, i);
+      merge_from(L, r, table);
+    }
+    lua_pop(L, 1);
+  }
 }
 
 /* Puts the value on the top, which began on that line, into the open container. */
@@ -174,6 +262,8 @@ static int put(lua_State *L, reader *r, size_t line) {
   level *l = &r->levels[r->depth - 1];
   if (l->mapping && !l->has_key)
     return put_key(L, r, l);
+  if (l->merges)
+    return put_merge(L, r, l, line);
   if (l->mapping) {
     lua_rawset(L, l->table);
     l->has_key = 0;
@@ -192,7 +282,7 @@ static int scalar(lua_State *L, reader *r) {
   ett_yaml_scalar s = {.kind = ETT_YAML_STRING};
   if (count_node(r) != 0)
     return -1;
-  if (has_tag(tag)) {
+  if (has_tag(tag) && !is_merge_key(&r->event)) {
     if (apply_tag(r, (const char *)tag, text, length, &s) != 0)
       return -1;
   } else if (r->event.data.scalar.plain_implicit &&
@@ -240,6 +330,11 @@ static int open_container(lua_State *L, reader *r, int mapping, const yaml_char_
   lua_pushvalue(L, -2);
   lua_pushvalue(L, -2);
   lua_rawset(L, r->lines);
+  if (mapping) {
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, r->mappings);
+  }
   push_anchor(L, r, anchor);
   return 0;
 }
@@ -248,6 +343,8 @@ static int close_container(lua_State *L, reader *r) {
   const level closed = r->levels[--r->depth];
   if (!closed.mapping && closed.count == 0)
     ett_lua_mark_array(L, closed.table);
+  if (closed.mapping)
+    merge(L, r, closed.table);
   lua_pushvalue(L, closed.table);
   set_anchor(L, closed.table + 2, closed.nodes, closed.height);
   lua_settop(L, closed.table);
@@ -360,15 +457,17 @@ static int decode(lua_State *L, const char *data, size_t length, const char *nam
   reader *r = lua_newuserdatauv(L, sizeof *r, 0);
   memset(r, 0, sizeof *r);
   luaL_setmetatable(L, READER_TYPE);
-  lua_newtable(L);
-  lua_newtable(L);
+  for (int i = 0; i < 4; i++)
+    lua_newtable(L);
   lua_pushnil(L);
   r->root = lua_gettop(L);
   r->lines = r->root - 1;
   r->anchors = r->root - 2;
+  r->mappings = r->root - 3;
+  r->merged = r->root - 4;
   const int status = read_events(L, r, data, length);
   lua_pushcfunction(L, reader_close);
-  lua_pushvalue(L, r->anchors - 1);
+  lua_pushvalue(L, r->merged - 1);
   lua_call(L, 1, 0);
   if (status != 0)
     return ett_lua_fail_named(L, name, &r->err);
