@@ -40,7 +40,8 @@ describe("ett.yaml.decode", function()
   it("merges mappings under the key <<, as YAML 1.1 does", function()
     local value, lines = yaml.decode(table.concat({ "a: &a {x: 1, y: [2]}", "b: &b", "  y: 3", "  <<: *a", "  z: 4",
       "c: {<<: [{z: 5}, *b], \"<<\": 6}" }, "\n"))
-    assert.same({ a = { x = 1, y = { 2 } }, b = { x = 1, y = 3, z = 4 }, c = { x = 1, y = 3, z = 5, ["<<"] = 6 } }, value)
+    assert.same({ a = { x = 1, y = { 2 } }, b = { x = 1, y = 3, z = 4 }, c = { x = 1, y = 3, z = 5, ["<<"] = 6 } },
+      value)
     assert.same({ x = 1, y = 3, z = 5 }, lines[value.b])
     assert.same({ x = 1 }, yaml.decode "!!merge <<: {x: 1}")
   end)

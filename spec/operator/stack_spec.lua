@@ -102,6 +102,10 @@ it("a stack has fewer launches with CUDA graphs of modules that a layer has, eac
     1, true)
 end)
 
+it("a stack takes the text of a number for a field of text", function()
+  assert.equal("3", stacks.get("transformers:zero_stages=3").zero_stages)
+end)
+
 it("a stack whose dispatcher has almost no bandwidth is refused", function()
   assert.equal("stack 'megatron:exchange_share=1e-30': field 'exchange_share' must be 0 (NCCL's all-to-alls) or at "
     .. "least 0.01, got 1e-30", raised(stacks.get, "megatron:exchange_share=1e-30"))

@@ -83,13 +83,15 @@ stack_module.fields = {
 }
 local fields = stack_module.fields
 
--- Splits "megatron:graphs:attention=flash2" into the name of a file and the texts of fields; a field alone is true.
+local function is_text(field) return field and (type(field) == "table" and field[1] or field):find "^string" ~= nil end
+
+-- Splits "megatron:graphs:attention=flash2" into the name of a file and the values of fields; a field alone is true.
 local function parts(text)
   local name, rest = text:match "^([^:]*):?(.*)$"
   local own = {}
   for field in rest:gmatch "[^:]+" do
     local key, value = field:match "^([^=]*)=(.*)$"
-    own[key or field] = not key or options.value(value)
+    if key then own[key] = is_text(fields[key]) and value or options.value(value) else own[field] = true end
   end
   return name, own
 end
