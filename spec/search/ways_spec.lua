@@ -85,3 +85,23 @@ it("a search tries stages of software without pipelines only if the plan states 
   assert.same({ "2 1f1b" }, stages(2, "transformers_fsdp"))
   assert.same({ "1 1f1b", "2 1f1b", "2 gpipe", "2 interleaved", "4 1f1b", "4 gpipe" }, stages(nil, "fsdp_eager"))
 end)
+
+it("a search knows that weights that stay whole are gathered by the host in one pass", function()
+  local model = ett.model.new("gpt", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
+  local plan = { seq = 512, tp = 1, cp = 1, pp = 1, global_batch = 8, micro_batch = 1, recompute = "none", zero = 3,
+    stack = "transformers:zero_stages=3" }
+  local s, seen = search.new { model = model, cluster = "dgx_h100", devices = 4, plan = plan, keep = 100,
+    exhaustive = true }, {}
+  for _, row in ipairs(s.rows) do
+    local own = require "ett.base.merged"(plan, { dp = 4 })
+    for _, name in ipairs { "reshard", "overlap_gradients", "overlap_parameters" } do own[name] = row[name] end
+    local e = ett.estimate { model = model, cluster = "dgx_h100", plan = own, interval = false }
+    assert.equal(e.step_seconds, row.step_seconds)
+    seen[tostring(row.reshard)] = math.min(seen[tostring(row.reshard)] or math.huge, e.step_seconds)
+  end
+  assert.is_true(seen["false"] < 0.8 * seen["true"])
+  plan.dp = 4
+  local swept = ett.sweep { model = model, cluster = "dgx_h100", plan = plan, over = { reshard = { true, false } } }
+  assert.equal(false, swept.rows[1].reshard)
+  assert.is_true(swept.rows[1].step_seconds < 0.8 * swept.rows[2].step_seconds)
+end)

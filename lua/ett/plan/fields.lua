@@ -45,6 +45,10 @@ local function sharded(p) return p.zero > 0 and replicated(p) end
 local function stay_whole(p)
   return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).whole_stages
 end
+-- Whether the software takes time of the host to gather each weight in each pass (lua/ett/step/host_waits.lua).
+local function gathers_by_host(p)
+  return p.zero == 3 and p.stack ~= nil and replicated(p) and stacks.get(p.stack).gather_seconds > 0
+end
 -- Whether only the gradients stay whole between micro-batches (ett_messages_whole_gradients).
 local function defers_gradients(p)
   return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
@@ -213,6 +217,7 @@ local fields = {
       help = "number of layers that ZeRO-3 with overlap_parameters gathers ahead; 0: none" },
     { "reshard", "boolean", default = true, c = true,
       needs = { "zero = 3", function(p) return p.zero == 3 end },
+      program = function(reshard, p) return reshard or not gathers_by_host(p) end,
       help = "ZeRO-3 frees weights after the forward pass (false: they stay whole until the backward pass)" },
     { "offload_activations", "fraction", default = 0, c = true, also = "cpu_offloading",
       help = "share of the activations in the host's memory" },

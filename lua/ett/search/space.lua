@@ -194,7 +194,7 @@ local function is_on(value) return value end
 --- Axes that together hold the plans that a stack's software has, if replicas share weights. If there are several, ZeRO
 --- 3 has the last. late: it gathers weights during computing at stage 3 only. paired: at stages 1 and 2 it does so only
 --- beside overlap_gradients.
----@param apart boolean? ZeRO 3 is apart from other stages in any case
+---@param apart boolean? ZeRO 3 is apart from other stages in any case, with each value of reshard for itself
 function space.parted(axes, apart)
   if not (axes.late or axes.paired or apart) then return { axes } end
   local list = {}
@@ -216,7 +216,9 @@ function space.parted(axes, apart)
       add(1, 2, { overlap_parameters = { true }, overlap_gradients = with })
     end
   end
-  add(3, 3)
+  for _, own in ipairs(apart and axes.reshard or { axes.reshard }) do
+    add(3, 3, { reshard = apart and { own } or own })
+  end
   return list
 end
 

@@ -29,17 +29,19 @@ local interleave_group = fields.list[fields.position.interleave_group].c[2]
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
 
--- The fields below a chunk: their values, and the same values for C. gathers: whether they are those of ZeRO 3 alone.
+-- The fields below a chunk: their values, and the same values for C. gathers: "again" or "once" (without reshard) if
+-- they are those of ZeRO 3 alone, else false.
 local function stages_of(list)
   local stages = {}
   for i, values in ipairs(list) do
     stages[i] = { values = values, core = search_core.axes(values),
-      gathers = #values.zero == 1 and values.zero[1] == 3 }
+      gathers = #values.zero == 1 and values.zero[1] == 3 and (values.reshard[1] and "again" or "once") }
   end
   return stages
 end
 
--- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 3 apart.
+-- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 3 apart, for each
+-- value of reshard.
 local function ways_of(axes)
   return { whole = stages_of { axes }, together = stages_of(space_module.parted(axes)),
     apart = stages_of(space_module.parted(axes, true)) }
@@ -244,9 +246,11 @@ local function survey_part(self, common, queue)
   for _, chunk in ipairs(part.chunks) do
     local ways = self.ways[space_module.axes_of(part.setting, part.pp, chunk)]
     p.schedule, p.vp = chunk.schedule, chunk.vp
-    local list = not has_gathers(p, chunk) and ways.whole or common.programs[true] and ways.apart or ways.together
+    local programs = common.programs
+    local list = not has_gathers(p, chunk) and ways.whole or (programs.again or programs.once) and ways.apart
+      or ways.together
     for _, stages in ipairs(list) do
-      local lowered = common.programs[stages.gathers] or common.programs[false]
+      local lowered = programs[list == ways.apart and stages.gathers] or programs[false]
       local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
       branch.allowed = self.space.where and self.space.where:mask(p, part.setting, stages.values)
@@ -320,15 +324,19 @@ local function gathering_plan(parts)
   return nil
 end
 
---- The lowered programs of parts: [false], and [true] for plans that gather weights if that slows the stack's kernels
---- (Times:of_plan).
+--- The lowered programs of parts: [false], and those of plans that gather weights (`gathers` of stages_of) if that
+--- slows the stack's kernels (Times:of_plan) or takes time of the host.
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
-  local apart = self.ways[parts[1].setting.axes].apart
-  local last = apart[#apart]
-  local gathering = stack and stack.gathers_slow and last and last.gathers and gathering_plan(parts)
-  if gathering then programs[true] = lower.program(self.model, gathering, times) end
+  local gathering = stack and (stack.gathers_slow or stack.gather_seconds > 0) and gathering_plan(parts)
+  for _, stages in ipairs(gathering and self.ways[parts[1].setting.axes].apart or {}) do
+    if stages.gathers then
+      gathering.reshard = stages.gathers == "again"
+      programs[stages.gathers] = stack.gather_seconds == 0 and (programs.again or programs.once)
+        or lower.program(self.model, gathering, times)
+    end
+  end
   return programs
 end
 

@@ -33,16 +33,20 @@ local function exposed_exchange(by_role, share)
     - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
 end
 
---- Seconds of one launch on the host, and of the launches of one expert's kernels.
+--- Seconds of one launch on the host, and of the launches of one expert's kernels. A loop over experts reads positions
+--- of tokens from the device (torch.where), which no CUDA graph can hold.
 local function launch_seconds(state)
   local stack = state.times.stack
-  if not stack or stack.graphs then return 0, 0 end
+  if not stack then return 0, 0 end
   local slower = in_step.host[state.times.cluster.device.host] or 1
   local quantised = schema.dtype_bytes[state.plan.dtype] < 2 and stack.quantised_products ~= "dense"
-  return slower * stack.launch_seconds, slower * stack.expert_seconds * (quantised and quantised_launches or 1)
+  local expert = slower * stack.expert_seconds * (quantised and quantised_launches or 1)
+  if stack.graphs then return 0, stack.grouped == "loop" and expert or 0 end
+  return slower * stack.launch_seconds, expert
 end
 
---- Seconds of the host in which ZeRO-3 gathers one weight and releases it.
+--- Seconds of the host in which ZeRO-3 gathers one weight and releases it. Hooks of the host do so also beside a CUDA
+--- graph.
 local function gather_seconds(state)
   local p, stack = state.plan, state.times.stack
   if not (stack and fields.gathers_weights(p)) then return 0.0 end
@@ -70,15 +74,18 @@ local function products_of(o, launch) return o.experts and not launch.together a
 -- Elements up to which ZeRO-3 does not shard a weight (DeepSpeed, stage3_param_persistence_threshold).
 local persistent = 1e5
 
---- Seconds in which the host gathers the weights of n runs of a product. Queries, keys and values have a weight each;
+--- Seconds in which the host gathers the weights of n runs of a product in a forward pass, and again in a backward
+--- pass, as in ett_messages_gathers_every. Queries, keys and values have a weight each;
 --- gates and up projections, too. If one kernel computes the products of all experts, their weights are one tensor.
 local function gathering(state, o, n, launch)
-  local s = o.shape
-  if launch.gather == 0 or o.family ~= "gemm" then return 0.0 end
+  local s, p = o.shape, state.plan
+  if launch.gather == 0 or o.family ~= "gemm" then return 0.0, 0.0 end
   local fused = o.experts and launch.together
   local parts = not fused and o.operator.parts and math.max(1, #o.operator.parts(state.configuration)) or 1
   local elements = (s.in_features + 0.0) * s.out_features * (fused and s.batch or 1) / parts
-  return elements > persistent and n * products_of(o, launch) * parts * launch.gather or 0.0
+  local seconds = elements > persistent and n * products_of(o, launch) * parts * launch.gather or 0.0
+  local whole = fields.stay_whole(p)
+  return (p.reshard or not whole) and seconds or 0.0, p.reshard and not whole and seconds or 0.0
 end
 
 --- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
@@ -108,7 +115,7 @@ local function work_of_layer(state, uses, repeated)
     local o, again = state.operations[index], (repeated[index] or 0) / n
     local forward, backward = o.forward and n * o.forward.seconds or 0.0, o.backward and n * o.backward.seconds or 0.0
     local launched, routed = launching(o, n, launch)
-    local gathered = gathering(state, o, n, launch)
+    local gathered, regathered = gathering(state, o, n, launch)
     if o.forward then
       count("forward", o, forward, 0.0)
       host.forward = host.forward + (launched + routed) + gathered
@@ -116,14 +123,14 @@ local function work_of_layer(state, uses, repeated)
     end
     if o.forward and again > 0 then
       count("repeated", o, again * forward, 0.0)
-      host.repeated = host.repeated + again * (launched + routed + gathered)
+      host.repeated = host.repeated + again * (launched + routed + regathered)
     end
     if o.backward then
       local launches = o.backward_launches or o.kind == "collective" and 1 or 2
       count("backward", o, backward, 0.0)
       count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
       device.weight = device.weight + o.weight_share * backward
-      host.backward = host.backward + launches * (launched + routed) + gathered
+      host.backward = host.backward + launches * (launched + routed) + regathered
       host.weight = host.weight + o.weight_share * launches * launched
     end
   end
@@ -174,7 +181,7 @@ local function segment_of_layer(state, uses, order, by_role)
     local o, n = state.operations[run[1]], run[2]
     local launched, routed = launching(o, n, launch)
     local parts = products_of(o, launch)
-    local kernels = (o.experts and n * parts * launch.expert or 0.0) + gathering(state, o, n, launch)
+    local kernels = (o.experts and n * parts * launch.expert or 0.0) + (gathering(state, o, n, launch))
     local seconds = o.forward and n * o.forward.seconds or 0.0
     local exchange = o.role == "exchange" and seconds or 0.0
     own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
@@ -191,7 +198,7 @@ local function segment_of_layer(state, uses, order, by_role)
   local whole = math.min(routing, products * (launch.eager - launch.each))
   local all = (runs.after + runs.before) * launch.each + whole
   routing = routing - whole
-  local each = { after = math.min(launch.eager, all / runs.after) }
+  local each = { after = runs.after > 0 and math.min(launch.eager, all / runs.after) or 0.0 }
   each.before = runs.before > 0 and (all - runs.after * each.after) / runs.before or 0.0
   for _, item in ipairs(own) do item[1] = item[1] + item.runs * each[item.side] end
   local after = math.min(routing, eager)
@@ -260,7 +267,8 @@ end
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
 ---@param order table[] { index of an operation, runs } in the order of the layer
 function host_waits.of_layer(state, uses, repeated, order)
-  if launch_seconds(state) == 0 then return nil end
+  local each, expert = launch_seconds(state)
+  if each == 0 and expert == 0 and gather_seconds(state) == 0 then return nil end
   local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
   work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
   local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
