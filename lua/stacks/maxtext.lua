@@ -6,6 +6,9 @@ return {
   compared = "ampere blackwell hopper tpu",
   attention = "splash", norm = "compiled", cross_entropy = "compiled", graphs = true, launch_seconds = 0.0,
   runs_on_tpus = true,
+  -- MaxText's pipelines are loops in which all stages compute at once, bubbles included (layers/pipeline.py); their
+  -- backward pass reverses the loop. No schedule here is alike.
+  pipeline_schedules = "none",
   overlap_gradients = true, overlap_parameters = true, -- XLA's latency-hiding scheduler
   grouped_tile = 512, -- Megablox: tiles_m + num_groups - 1 tiles; MaxText's wi_tile_fwd_batch_seq and similar options
   separate_gates = true, -- layers/moe.py, sparse_matmul: layer_w0 and layer_w1

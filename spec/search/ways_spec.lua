@@ -83,6 +83,7 @@ it("a search tries stages of software without pipelines only if the plan states 
   end
   assert.same({ "1 1f1b" }, stages(nil, "transformers_fsdp"))
   assert.same({ "2 1f1b" }, stages(2, "transformers_fsdp"))
+  assert.same({ "1 1f1b" }, stages(nil, "maxtext"))
   assert.same({ "1 1f1b", "2 1f1b", "2 gpipe", "2 interleaved", "4 1f1b", "4 gpipe" }, stages(nil, "fsdp_eager"))
 end)
 
