@@ -328,7 +328,7 @@ local function outlook_of(run, base, given)
   end or nil
 end
 
---- The warnings about samples of the best row.
+--- The warnings about samples and software of the best row.
 local function cautions_of(run, base)
   local number = run.list:row(1, {})
   return number and estimate.cautions(estimate.new { model = run.model, cluster = run.cluster, times = run.times,

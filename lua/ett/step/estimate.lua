@@ -301,7 +301,7 @@ end
 -- estimate -> contradictions of its cluster's numbers, and groups that cross nodes
 local contradictions = setmetatable({}, { __mode = "k" })
 
---- The warnings about the samples and links that an estimate's times come from.
+--- The warnings about the samples and links that an estimate's times come from, and about software that cannot run it.
 ---@return string[]
 function estimate.cautions(e)
   local list, seen = { table.unpack(contradictions[e] or {}) }, {}
@@ -381,8 +381,9 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   for _, own in ipairs(e.devices > 1 and (cluster.parts or { cluster }) or {}) do
     table.insert(contradictions[e], network_collectives.table_warning(own))
   end
+  table.insert(contradictions[e], plan_fields.foreign_stage(e.plan, stack))
+  table.insert(contradictions[e], without_tpus(cluster.device, stack))
   list[#list + 1] = host
-  list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
   list[#list + 1] = slices.warning(e.plan, lowered)
   list[#list + 1] = slices.none_repeated(e.plan, lowered)
   list[#list + 1] = slices.never_repeated(e.plan, lowered)
@@ -392,7 +393,6 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = registered_over_nodes(e, stack)
   list[#list + 1] = looped_experts(model, stack)
-  list[#list + 1] = without_tpus(cluster.device, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.
