@@ -333,6 +333,10 @@ run         1 B tokens in 0.23 days [0.17, 0.33] at 90 % (30518 steps)
 run         1 B tokens in ... days without failures [0.11, 0.24] at 90 % (30518 steps)
             USD ..., ... MWh, ... t CO2
 
+# A cheap step shows its price.
+$ ett predict --model gpt2 --cluster dgx_h100 seq=128 micro_batches=1 | grep ^cost
+cost        USD 0.00000... per step, ... per billion tokens (6.88 per device hour)
+
 # A sample of a shape is used although its table is too small for a fit.
 
 $ mkdir few; printf 'tokens,width,F_dur(us),B_dur(us)\n512,1024,884,1183\n' > few/MYCPU_gelu_fp32.csv; printf 'return { name = "few", summary = "x", source = "x", gpus_per_node = 1, device = { name = "MYCPU", source = "x", peak_flops = { fp32 = 7e10 }, memory_bandwidth = 1.5e10, memory_bytes = 1e10 }, links = { intra = { bandwidth = 1e9, source = "x" } }, profile = "few" }' > few.lua; for s in 512 1024; do ett predict --cluster few.lua --model gpt layers=4 hidden=256 heads=4 vocab=4000 seq=$s micro_batches=1 dtype=fp32 | grep ' gelu '; done

@@ -274,8 +274,10 @@ function report.estimate(e)
       .. "dropped"):format(e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
   end
   if e.dollars_per_step then
-    rows[#rows + 1] = { "cost", ("USD %.4f per step, %.2f per billion tokens (%.2f per device hour)"):format(
-      e.dollars_per_step, e.dollars_per_billion_tokens, e.price_per_device_hour) }
+    local dollars = e.dollars_per_step
+    rows[#rows + 1] = { "cost", ("USD %s per step, %.2f per billion tokens (%.2f per device hour)"):format(
+      dollars < 0.1 and digits(dollars, 4) or ("%.4f"):format(dollars), e.dollars_per_billion_tokens,
+      e.price_per_device_hour) }
     if e.price_source and e.price_source ~= "given" then rows[#rows + 1] = { "", "price: " .. e.price_source } end
   end
   outlook_rows(rows, e)
