@@ -269,6 +269,10 @@ $ ett predict --megatron-args flags.txt --plan a.json --model llama
 ett: predict: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 ?2
 
+A trainer's default without an effect has no warning; a word has one.
+$ echo '{ "train_micro_batch_size_per_gpu": 1, "zero_optimization": { "stage": 1 } }' > ds.json; for c in '' clip_gradients=false; do ett predict --model llama3-8b --plan ds.json dp=8 seq=512 dtype=bf16 $c | grep ^warning; done
+warning: clip_gradients has no effect: it needs pp above 1
+
 Fields behind a recipe make the plan; --model names the model of the recipe.
 $ echo 'torchrun --nproc_per_node 8 run.py --recipe llama3_8b_config model.tensor_model_parallel_size=4 dataset.sequence_length=4096 train.global_batch_size=16' > run.sh; ett predict --megatron-args run.sh; ett predict --megatron-args run.sh --model llama3-8b cp=2 | grep -E '^pp|note: the file'
 ett: run.sh: missing --num-layers, --hidden-size, --num-attention-heads; a recipe holds them: give its model, --model NAME

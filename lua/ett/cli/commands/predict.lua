@@ -62,6 +62,13 @@ local function subject(opts, given)
     cluster = opts.cluster or fields.default_cluster }
 end
 
+--- Removes the warning about a default of a trainer, which the user did not give: one stage waits for no other.
+local function without_default(warnings, given)
+  for i = #warnings, 1, -1 do
+    if not given.clip_gradients and warnings[i]:find "^clip_gradients has no effect" then table.remove(warnings, i) end
+  end
+end
+
 --- Suggested changes of a plan that does not fit.
 local function fit_advice(what)
   local cluster = what.cluster
@@ -135,6 +142,7 @@ return {
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = stated and trainer_files.wrap(opts, stated, new, what)
       or file and error_module.wrap(file, new, what) or new(what)
+    if opts.plan or opts.megatron_args then without_default(e.warnings, given) end
     if not (opts.cluster or opts.config) then table.insert(e.left_open, 1, "cluster " .. e.cluster) end
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
