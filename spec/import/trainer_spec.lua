@@ -714,7 +714,8 @@ describe("a plan as DeepSpeed's JSON", function()
       return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] }
     end
     assert.same({ 12, true, true }, states "null")
-    assert.same({ 12, true, true }, states('{ "type": "OneBitAdam" }', '"auto"'))
+    assert.same({ 12, true, true, "optimizer.type = onebitadam: its compressed messages are not modelled, gradients are "
+      .. "reduced in full" }, states('{ "type": "OneBitAdam" }', '"auto"'))
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
     assert.matches("Newton-Schulz iterations are not modelled", states('{ "type": "Muon" }')[4], 1, true)
@@ -747,6 +748,9 @@ describe("a plan as DeepSpeed's JSON", function()
       .. "does" }, notes)
     _, notes = read("full.json", text, model, { stack = plan.stack, recompute = "full" })
     assert.same({}, notes)
+    text = text:gsub('"activation_checkpointing": {', '%0 "cpu_checkpointing": true,')
+    assert.equal(1, read("full.json", text, model, { stack = plan.stack, recompute = "full" }).offload_activations)
+    assert.is_nil(read("full.json", text, model, { stack = plan.stack, recompute = "none" }).offload_activations)
   end)
 
   it("takes AutoEP's ranks, and notes all that is not modelled", function()

@@ -136,12 +136,17 @@ end
 -- Optimizers with one state of fp32 beside the master weight; others have Adam's two.
 local one_state = { adagrad = true, lion = true, muon = true, sgd = true }
 
+-- Optimizers that exchange signs of momenta after a warm-up, instead of gradients (deepspeed/runtime/fp16/onebit).
+local compressed = { onebitadam = true, onebitlamb = true, zerooneadam = true }
+
 local function set_states(p, config, note)
   local name = config("optimizer", "type", "Adam"):lower()
   if not (one_state[name] or name:find "adam" or name:find "lamb") then
     note("optimizer.type = %s is modelled as Adam", name)
   elseif name == "muon" then
     note "optimizer.type = muon: the products of its Newton-Schulz iterations are not modelled"
+  elseif compressed[name] then
+    note("optimizer.type = %s: its compressed messages are not modelled, gradients are reduced in full", name)
   end
   p.optimizer_bytes = export.master_bytes(p) + (one_state[name] and 4 or 8)
 end
@@ -171,6 +176,7 @@ return function(config, given, _, note, assume)
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", "cpu_offload_param", note) end
   set_reduction(p, config, given, note)
   local checkpoints = config("", "activation_checkpointing", {})
+  if checkpoints.cpu_checkpointing == true and given.recompute == "full" then p.offload_activations = 1 end
   if not given.recompute and next(checkpoints) then
     note "the file does not state which layers are recomputed; add recompute=full or policy if the program does"
   end
