@@ -30,6 +30,40 @@ describe("a step's interval", function()
     assert.equal(0, (spread.opened(1, 0.1, 2, { { 0.1 }, { 0.2 } })))
   end)
 
+  it("takes the steps with other values from estimates of these plans, and times no operator but attention again",
+    function()
+      local fields, device = require "ett.plan.fields", require("ett.profile.cluster").get("dgx_h100").device
+      local times = getmetatable(require("ett.profile.device_times").new(device))
+      local opened, operator, other_values = spread.opened, times.operator, fields.other_values
+      finally(function() spread.opened, times.operator, fields.other_values = opened, operator, other_values end)
+      local steps, values, timed = nil, nil, {}
+      function spread.opened(step_seconds, low, high, lists)
+        steps = lists
+        return opened(step_seconds, low, high, lists)
+      end
+      function fields.other_values(...)
+        values = other_values(...)
+        return values
+      end
+      function times:operator(name, ...)
+        if self.stack.attention == "flash2" then timed[name] = true end
+        return operator(self, name, ...)
+      end
+      local given = { pp = 2, tp = 2, dp = 4, zero = 1, micro_batches = 8, stack = "megatron" }
+      step(given)
+      assert.same({ flash_attention = true }, timed)
+      local found = steps
+      assert.is_true(#found > 4)
+      for i, changes in ipairs(values) do
+        for k, seconds in ipairs(changes[1].vp and {} or found[i]) do -- not all numbers of chunks count
+          local plan = {}
+          for name, value in pairs(given) do plan[name] = value end
+          for name, value in pairs(changes[k]) do plan[name] = value end
+          assert.equal(step(plan).step_seconds, seconds)
+        end
+      end
+    end)
+
   it("is narrower if the plan states what it would leave open", function()
     local open = { pp = 2, micro_batches = 8, stack = "megatron" }
     local wide = step(open)

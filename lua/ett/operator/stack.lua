@@ -201,6 +201,15 @@ local function read(text, files)
 end
 
 local known = {} -- name of get -> { stack, files = { [name] = path }, texts = { [name] = content } }
+local checked -- names whose files were checked since `hold`; nil: each call checks them
+
+--- Until the returned value is closed, the files of a stack are checked at most once. An estimate asks for its stack
+--- some 20 times.
+function stack_module.hold()
+  local before = checked
+  checked = before or {}
+  return setmetatable({}, { __close = function() checked = before end })
+end
 
 -- Whether the files of a known stack are still those that its names find, with the same content.
 local function is_current(entry)
@@ -210,21 +219,27 @@ local function is_current(entry)
   return true
 end
 
---- The stack of a name, with the fields that follow the name; a table of the caller's own. Raises an error with the
---- nearest name if there is none. Its files are run and checked again only after a change: a search asks for each
---- layout.
----@param text string? nil: "plain"
-function stack_module.get(text)
-  text = text or "plain"
+local function entry_of(text)
   local entry = known[text]
+  if checked and checked[text] then return entry end
   if not (entry and is_current(entry)) then
     entry = { files = {}, texts = {} }
     entry.stack = read(text, entry.files)
     for name, path in pairs(entry.files) do entry.texts[name] = io_module.read(path) end
     known[text] = entry
   end
-  return merged(entry.stack)
+  if checked then checked[text] = true end
+  return entry
 end
+
+--- The stack of a name, with the fields that follow the name; a table of the caller's own. Raises an error with the
+--- nearest name if there is none. Its files are run and checked again only after a change: a search asks for each
+--- layout.
+---@param text string? nil: "plain"
+function stack_module.get(text) return merged(entry_of(text or "plain").stack) end
+
+--- The value of one field of the stack of a name.
+function stack_module.value(text, field) return entry_of(text).stack[field] end
 
 -- Multiprocessors of a gather or reduce-scatter over NVLink: 24 (pytorch/pytorch#136567), and 4 and 5 with registered
 -- buffers (Megatron-LM, distributed_data_parallel_config.py, nccl_ub).

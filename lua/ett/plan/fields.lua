@@ -43,7 +43,7 @@ local function sharded(p) return p.zero > 0 and replicated(p) end
 -- Whether the weights and gradients of a stage stay whole between its micro-batches, as ett_messages_whole tells. Such
 -- gradients are reduced after the last backward pass (PyTorch, _PipelineStageBase._post_backward).
 local function stay_whole(p)
-  return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).whole_stages
+  return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "whole_stages")
 end
 -- Whether the software takes time of the host to gather each weight in each pass (lua/ett/step/host_waits.lua).
 local function gathers_by_host(p)
@@ -51,14 +51,14 @@ local function gathers_by_host(p)
 end
 -- Whether only the gradients stay whole between micro-batches (ett_messages_whole_gradients).
 local function defers_gradients(p)
-  return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).defers_gradients
+  return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "defers_gradients")
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 -- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`). A single
 -- stage sends nothing; pp is nil for plans whose stages a search chooses.
 local function sends_of(p, name)
   if p[name] ~= nil then return p[name] end
-  return p.stack ~= nil and p.pp ~= 1 and stacks.get(p.stack)[name]
+  return p.stack ~= nil and p.pp ~= 1 and stacks.value(p.stack, name)
 end
 local function sends_serially(_, p) return sends_of(p, "serial_sends") end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }

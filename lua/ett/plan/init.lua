@@ -78,10 +78,31 @@ end
 ---@param field table of ett.plan.fields
 function plan.default(p, field)
   local name, where = field[1], overlaps[field[1]]
-  local stack = where and p.stack and stacks.get(p.stack)
   if name == "optimizer_bytes" then return fields.adam_bytes(p) end
-  if stack and stack[name] and field.needs[2](p) and (where == true or where(p)) then return true end
+  if where and p.stack and stacks.value(p.stack, name) and field.needs[2](p) and (where == true or where(p)) then
+    return true
+  end
   return field.default
+end
+
+-- Sets the fields of a plan whose defaults depend on other fields, if they were not given.
+local function add_defaults(p, given)
+  for _, name in ipairs(plan.open_overlaps(given)) do
+    p[name] = plan.default(p, fields.list[fields.position[name]])
+  end
+  p.optimizer_bytes = p.optimizer_bytes or fields.adam_bytes(p)
+end
+
+-- Sets the global batch by the number of micro-batches, or the other way round.
+local function add_batches(p)
+  if not p.micro_batches then p.micro_batches = p.global_batch // (p.dp * p.micro_batch) end
+  p.global_batch = p.dp * p.micro_batch * p.micro_batches
+end
+
+local function raise_violations(found, near)
+  local object = error_module.new("plan", "%s", table.concat(found, "; "))
+  object.violations, object.refusal = found, "plan: " .. table.concat(found, "; ", 1, #found - (near and 1 or 0))
+  error(error_module.label(object, "plan"), 0)
 end
 
 --- A copy of a clean plan, to be changed: an overlap with its default value that was not given is open again, so that
@@ -100,8 +121,7 @@ end
 --- the nearest valid plans.
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
----@param without_nearest boolean? name no nearest valid plans: to find them takes much longer than all the rest
-function plan.violations(given, model, cluster, without_nearest)
+function plan.violations(given, model, cluster)
   local found, clean = schema.violations(given, plan.schema)
   clean.stack = clean.stack or cluster and cluster.stack
   local usable = #found == 0 -- the types are right, so the rules can be checked
@@ -114,13 +134,10 @@ function plan.violations(given, model, cluster, without_nearest)
     check_fields(clean, found)
   end
   if not usable or #found > before then return found, clean end
-  for _, name in ipairs(plan.open_overlaps(given)) do
-    clean[name] = plan.default(clean, fields.list[fields.position[name]])
-  end
-  clean.optimizer_bytes = clean.optimizer_bytes or fields.adam_bytes(clean)
+  add_defaults(clean, given)
   local broken, near = plan_rules.broken(clean, model, cluster), {}
   table.move(broken, 1, #broken, #found + 1, found)
-  if #broken > 0 and not without_nearest then
+  if #broken > 0 then
     near = plan_rules.nearest(clean, model, cluster)
     if #near > 0 then
       local devices = clean.pp * clean.tp * clean.cp * clean.dp
@@ -129,22 +146,30 @@ function plan.violations(given, model, cluster, without_nearest)
     end
   end
   if #found > 0 then return found, clean, #near > 0 end
-  if not clean.micro_batches then clean.micro_batches = clean.global_batch // (clean.dp * clean.micro_batch) end
-  clean.global_batch = clean.dp * clean.micro_batch * clean.micro_batches
+  add_batches(clean)
   return found, clean
 end
 
 --- A clean plan, or an error object that lists every violation; its `refusal` omits the nearest valid plans.
----@param without_nearest boolean? as in plan.violations
-function plan.new(given, model, cluster, without_nearest)
+function plan.new(given, model, cluster)
   if model ~= nil then schema.argument(model, "model", "ett.plan.new", "model") end
-  local found, clean, near = plan.violations(given, model, cluster, without_nearest)
-  if #found > 0 then
-    local object = error_module.new("plan", "%s", table.concat(found, "; "))
-    object.violations, object.refusal = found, "plan: " .. table.concat(found, "; ", 1, #found - (near and 1 or 0))
-    error(error_module.label(object, "plan"), 0)
-  end
+  local found, clean, near = plan.violations(given, model, cluster)
+  if #found > 0 then raise_violations(found, near) end
   return clean
+end
+
+--- The clean plan of given fields with a change, faster than plan.new: raises an error if a rule refuses the plan, and
+--- checks no single field.
+---@param p table the clean plan of the given fields
+---@param change table<string, any> valid values of fields that `given` leaves open
+function plan.changed(p, given, change, model, cluster)
+  local q = merged(p, change)
+  q.micro_batches, q.global_batch, q.optimizer_bytes = given.micro_batches, given.global_batch, given.optimizer_bytes
+  add_defaults(q, merged(given, change))
+  local broken = plan_rules.broken(q, model, cluster)
+  if #broken > 0 then raise_violations(broken) end
+  add_batches(q)
+  return q
 end
 
 -- Raises if an argument is no plan of ett.plan.new.

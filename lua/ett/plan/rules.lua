@@ -282,7 +282,9 @@ local function overlap(p, add, context)
 end
 
 -- A boolean field of the plan's stack; true without a stack or with an unknown one.
-local function stack_allows(p, name) return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack)[name] end
+local function stack_allows(p, name)
+  return not (p.stack and stacks.exists(p.stack)) or stacks.value(p.stack, name)
+end
 
 --- Whether the plan's stack supports overlap_tensor.
 function rules.overlaps_tensor(p) return stack_allows(p, "overlaps_tensor") end
@@ -298,8 +300,7 @@ end
 --- Whether a plan's stack states costs of kernel launches.
 function rules.launches(p)
   if not (p.stack and stacks.exists(p.stack)) then return false end
-  local stack = stacks.get(p.stack)
-  return stack.launch_seconds > 0 and not stack.graphs
+  return stacks.value(p.stack, "launch_seconds") > 0 and not stacks.value(p.stack, "graphs")
 end
 
 local function tensor_overlap(p, add)

@@ -522,16 +522,19 @@ local function solved(p, cluster, times, hidden, program, demands, workspace, un
 end
 
 -- The steps of a plan with other values of each field that it leaves open. Refused plans are left out. So are numbers
--- of chunks that lengthen the step, because chunks only serve to shorten it. Plans with the same program share it.
-local function open_steps(given, cluster, p, lowered, times, step)
+-- of chunks that lengthen the step, because chunks only serve to shorten it. Plans with the same program share it, and
+-- all plans share the times of messages.
+local function open_steps(given, cluster, p, lowered, times, step, demands, workspace)
   local model, key_of = given.model, plan_fields.program_keys(p, plan_fields.schema)
   local lists, key = {}, key_of(p)
   local function step_seconds(change)
-    local q = plan_module.new(merged(given.plan, change), model, cluster, true)
+    local q = plan_module.changed(p, given.plan, change, model, cluster)
+    if change.stack then times:of_plan(q):share(times:of_plan(p)) end
     local other <close> = key_of(q) ~= key and lower.program(model, q, times).program or nil
-    local demands <close> = step_core.demands()
-    local workspace <close> = step_core.workspace()
-    return solved(q, cluster, times, model.hyper.hidden, other or lowered.program, demands, workspace).step_seconds
+    -- A refused plan may leave messages without a time.
+    local fresh <close> = demands:untimed_after(0) and step_core.demands() or nil
+    return solved(q, cluster, times, model.hyper.hidden, other or lowered.program, fresh or demands,
+      workspace).step_seconds
   end
   for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers)) do
     lists[i] = {}
@@ -556,6 +559,7 @@ local fields = { model = "model", plan = "table", cluster = "cluster", profile =
 ---  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run; interval = false: without one
 function estimate.new(given)
   given = schema.check(given, fields, "ett.estimate", "argument")
+  local _ <close> = stacks.hold()
   local cluster = given.cluster
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
   local model = given.model
@@ -587,7 +591,8 @@ function estimate.new(given)
     low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
-    low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step))
+    low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step, demands,
+      workspace))
   end
   local peak, host = parts.peak(cluster, p, devices), memory.warning(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp

@@ -632,13 +632,20 @@ end
 --- The layers of a model under a plan: the kinds of its program. Layers that are frozen or repeated in part are split.
 function lower.model_layers(model, p) return slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids) end
 
--- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
--- consecutive plans of a search often agree in item_fields.
+local function is_for(known, model, generation, p)
+  local same = known and known.model == model and known.generation == generation
+  for i = 1, same and #item_fields or 0 do same = same and known[i] == p[item_fields[i]] end
+  return same
+end
+
+-- The configuration of a plan, its layers, and the items of each layer. The last two results are cached in `times`,
+-- because consecutive plans of a search often agree in item_fields. An estimate lowers its plan with other values of
+-- one field after the other.
 local function items_of(model, p, times)
   local before, generation = times.lowered.before, operators.generation()
-  local same = before and before.model == model and before.generation == generation
-  for i = 1, same and #item_fields or 0 do same = same and before[i] == p[item_fields[i]] end
-  if same then return before.configuration, before.layers, before.items end
+  local known = is_for(before, model, generation, p) and before
+    or before and is_for(before.before, model, generation, p) and before.before
+  if known then return known.configuration, known.layers, known.items end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items, software = lower.model_layers(model, p), {}, software_of(times)
@@ -662,7 +669,9 @@ local function items_of(model, p, times)
     end
     items[i] = shared[layer.ops]
   end
-  local now = { model = model, generation = generation, configuration = c, layers = layers, items = items }
+  if before then before.before = nil end
+  local now = { model = model, generation = generation, configuration = c, layers = layers, items = items,
+    before = before }
   for i, name in ipairs(item_fields) do now[i] = p[name] end
   times.lowered.before = now
   return c, layers, items

@@ -365,6 +365,18 @@ function Times:for_stack(name)
   return known
 end
 
+--- Takes the answers for messages and for operators without attention from times whose stack differs in its kernel of
+--- attention alone.
+function Times:share(other)
+  for pass, of_pass in pairs(other.operators) do
+    for op, by_dtype in pairs(of_pass) do
+      local own = self.operators[pass]
+      own[op] = own[op] or op.family ~= "attention" and by_dtype or nil
+    end
+  end
+  self.places, self.of_topology = other.places, other.of_topology
+end
+
 --- The same times for a plan: for its stack, and without the slowdown by gathers of weights if it has none.
 ---@param p table a clean plan
 function Times:of_plan(p)
@@ -446,6 +458,10 @@ end
 
 function OfParts:of_plan(p)
   return kept_with(self, function(own) return own:of_plan(p) end)
+end
+
+function OfParts:share(other)
+  for k, own in ipairs(self.parts) do own:share(other.parts[k]) end
 end
 
 function OfParts:for_stack(name)
