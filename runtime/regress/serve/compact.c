@@ -195,41 +195,51 @@ static void get_thresholds(bytes *b, int features, uint32_t nodes, thresholds *t
   }
 }
 
-/* The threshold that the node of this kind byte names next. */
-static float get_threshold(bytes *b, int feature, const thresholds *t) {
-  uint64_t place = get_number(b, t->width);
-  if (b->bad || feature >= t->features ||
-      place >= t->from[feature + 1] - t->from[feature]) {
-    b->bad = true;
-    return 0;
+/* Reads a tree in preorder into `out`, siblings side by side; *used receives its nodes.
+ * It keeps the right siblings of the nodes on the way to the root for later. */
+static void get_tree(bytes *b, ett_tree_node *out, uint32_t *used, uint32_t room,
+                     double scale, const thresholds *t) {
+  struct {
+    uint32_t at, depth;
+  } later[DEEPEST + 1];
+  const unsigned char *from = b->data + b->at, *end = b->data + b->length;
+  const uint32_t width = (uint32_t)t->width;
+  uint32_t at = 0, depth = 0, waiting = 0;
+  *used = 1;
+  for (;;) {
+    if (end - from < 3 || depth > DEEPEST)
+      break;
+    const unsigned kind = from[0], two = from[1] | (unsigned)from[2] << 8;
+    if (kind == LEAF) {
+      out[at] = (ett_tree_node){(float)(((double)two - 32768) / 32767 * scale), -1, 0, 0};
+      from += 3;
+      if (waiting == 0) {
+        b->at = (size_t)(from - b->data);
+        return;
+      }
+      at = later[--waiting].at;
+      depth = later[waiting].depth;
+      continue;
+    }
+    const int feature = (int)(kind & 127);
+    uint32_t place = width == 1 ? from[1] : two;
+    if (width == 4) {
+      if (end - from < 5)
+        break;
+      place |= (uint32_t)from[3] << 16 | (uint32_t)from[4] << 24;
+    }
+    if (feature >= t->features || place >= t->from[feature + 1] - t->from[feature] ||
+        *used + 2 > room)
+      break;
+    from += 1 + width;
+    out[at] = (ett_tree_node){t->value[t->from[feature] + place], (int16_t)feature,
+                              (uint16_t)(kind >> 7), *used};
+    at = *used;
+    later[waiting].at = at + 1;
+    later[waiting++].depth = ++depth;
+    *used += 2;
   }
-  return t->value[t->from[feature] + place];
-}
-
-/* Reads a tree in preorder into `out`, siblings side by side. A call fills node `at`. */
-static void get_node(bytes *b, ett_tree_node *out, uint32_t at, uint32_t *used,
-                     uint32_t room, double scale, const thresholds *t, int depth) {
-  unsigned kind = (unsigned)get_number(b, 1);
-  if (b->bad || depth > DEEPEST) {
-    b->bad = true;
-    return;
-  }
-  if (kind == LEAF) {
-    double leaf = (double)get_number(b, 2) - 32768;
-    out[at] = (ett_tree_node){(float)(leaf / 32767 * scale), -1, 0, 0};
-    return;
-  }
-  float threshold = get_threshold(b, kind & 127, t);
-  if (b->bad || *used + 2 > room) {
-    b->bad = true;
-    return;
-  }
-  uint32_t left = *used;
-  *used += 2;
-  out[at] =
-      (ett_tree_node){threshold, (int16_t)(kind & 127), (uint16_t)(kind >> 7), left};
-  get_node(b, out, left, used, room, scale, t, depth + 1);
-  get_node(b, out, left + 1, used, room, scale, t, depth + 1);
+  b->bad = true;
 }
 
 static void get_trees(bytes *b, ett_forest *f, double scale, const thresholds *t) {
@@ -241,7 +251,7 @@ static void get_trees(bytes *b, ett_forest *f, double scale, const thresholds *t
       return;
     }
     f->roots[i] = at;
-    get_node(b, f->node + at, 0, &used, f->nodes - at, scale, t, 0);
+    get_tree(b, f->node + at, &used, f->nodes - at, scale, t);
     at += used;
   }
   b->bad = b->bad || at != f->nodes;

@@ -127,6 +127,32 @@ local function fewer(by_gpus, gpus)
   return best and by_gpus[best], best
 end
 
+-- What the times of a kind on a number of GPUs follow from: the curve of the nearest number `n`; for a number between
+-- two measured ones also the curve of `least`, the next smaller one.
+local function curves_for(by_gpus, kind, gpus)
+  local own, least, lower = { kind = kind, gpus = gpus, share = share(kind, gpus) }, nil, nil
+  own.curve, own.n = nearest(by_gpus, gpus)
+  if own.n > gpus then lower, least = fewer(by_gpus, gpus) end
+  own.below, own.least, own.curve_share = lower, least, share(kind, own.n)
+  return own
+end
+
+-- Seconds of a collective on the number of GPUs of curves_for.
+---@param seconds number by the curve of the nearest number
+local function seconds_for(own, bytes, seconds, large)
+  local below, gpus, n, least = own.below, own.gpus, own.n, own.least
+  if not below then return seconds * own.share / own.curve_share end
+  local fewest = at_curve(below, own.kind, least, bytes, least, large)
+  local lower, upper = math.max(0.0, fewest - below[2]), math.max(0.0, seconds - own.curve[2])
+  local found = below[2] + (own.curve[2] - below[2]) * (gpus - least) / (n - least)
+  if lower > 0 and upper > 0 then
+    local between = lower * (upper / lower) ^ (math.log(gpus / least) / math.log(n / least))
+    found = found + math.max(between,
+      own.share * math.min(lower / share(own.kind, least), upper / own.curve_share))
+  end
+  return math.max(math.min(fewest, seconds), math.min(found, math.max(fewest, seconds)))
+end
+
 --- Seconds of a collective, or nil without a curve of its kind. For numbers of GPUs above or below all measured ones,
 --- the time of the nearest number is multiplied by the ratio of the bytes that a GPU sends.
 ---@param curves table of collectives.fit
@@ -137,20 +163,8 @@ end
 ---  ring, and `all_reduce`, by number of GPUs
 function collectives.seconds(curves, kind, bytes, gpus, large)
   if not curves[kind] or gpus < 2 then return nil end
-  local curve, n = nearest(curves[kind], gpus)
-  local seconds = at_curve(curve, kind, n, bytes, gpus, large)
-  local below, least
-  if n > gpus then below, least = fewer(curves[kind], gpus) end
-  if not below then return seconds * share(kind, gpus) / share(kind, n) end
-  local fewest = at_curve(below, kind, least, bytes, least, large)
-  local lower, upper = math.max(0.0, fewest - below[2]), math.max(0.0, seconds - curve[2])
-  local found = below[2] + (curve[2] - below[2]) * (gpus - least) / (n - least)
-  if lower > 0 and upper > 0 then
-    local between = lower * (upper / lower) ^ (math.log(gpus / least) / math.log(n / least))
-    found = found + math.max(between,
-      share(kind, gpus) * math.min(lower / share(kind, least), upper / share(kind, n)))
-  end
-  return math.max(math.min(fewest, seconds), math.min(found, math.max(fewest, seconds)))
+  local own = curves_for(curves[kind], kind, gpus)
+  return seconds_for(own, bytes, at_curve(own.curve, kind, own.n, bytes, gpus, large), large)
 end
 
 --- Seconds of the smallest collective on that number of GPUs, and the number that was measured; nil without a curve of
@@ -166,16 +180,17 @@ end
 ---@param large table? as in collectives.seconds
 function collectives.bandwidths(curves, kind, gpus, large)
   if not curves[kind] then return nil end
-  local curve = nearest(curves[kind], gpus)
-  local list, bytes = {}, curve[#curve - 1]
-  local function add(size)
-    list[#list + 1], list[#list + 2] = size, size * share(kind, gpus) / collectives.seconds(curves, kind, size, gpus,
-      large)
+  local own = curves_for(curves[kind], kind, gpus)
+  local curve, list = own.curve, {}
+  for i = 1, #curve, 2 do
+    local bytes = curve[i]
+    list[i], list[i + 1] = bytes, bytes * own.share / seconds_for(own, bytes, curve[i + 1], large)
   end
-  for i = 1, #curve, 2 do add(curve[i]) end
-  for _ = 1, 8 do
+  local bytes, n = curve[#curve - 1], #list
+  for i = n + 1, n + 16, 2 do
     bytes = 4 * bytes
-    add(bytes)
+    list[i], list[i + 1] = bytes, bytes * own.share
+      / seconds_for(own, bytes, at_curve(curve, kind, own.n, bytes, gpus, large), large)
   end
   return list
 end

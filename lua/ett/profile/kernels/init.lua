@@ -257,12 +257,18 @@ local function nearest_file(device, name)
   end
 end
 
+-- The curves with times that rise with bytes; those of a kind are made when the kind is first asked for.
 local function rising(curves)
-  local found = {}
-  for kind, by_gpus in pairs(curves) do
-    for gpus, curve in pairs(by_gpus) do table_at(found, kind)[gpus] = collectives.rising(curve) end
-  end
-  return found
+  return setmetatable({}, { __index = function(found, kind)
+    local own = curves[kind] and {}
+    for gpus, curve in pairs(curves[kind] or {}) do own[gpus] = collectives.rising(curve) end
+    found[kind] = own
+    return own
+  end,
+  __pairs = function(found)
+    for kind in pairs(curves) do found[kind] = found[kind] end
+    return next, found
+  end })
 end
 
 --- Curves of collectives inside a node. Without its own, a device uses for each number of GPUs the curves of the first

@@ -285,13 +285,17 @@ local function steady(curve)
   local found = steady_of[curve]
   if found then return found end
   local first, peak = curve[1] / curve[2], 0.0
-  for i = 2, #curve, 2 do peak = math.max(peak, curve[i]) end
+  for i = 2, #curve, 2 do
+    if curve[i] > peak then peak = curve[i] end
+  end
   local slope = curve[4] and math.max(0, (curve[3] / curve[4] - first) / (curve[3] - curve[1])) or 0
   local start = first - math.min(slope, 1 / curve[2]) * curve[1]
   found = {}
   for i = 1, #curve, 2 do
-    local seconds = curve[i] / curve[i + 1] - start
-    found[i], found[i + 1] = curve[i], seconds > 0 and math.min(peak, curve[i] / seconds) or peak
+    local bytes = curve[i]
+    local seconds = bytes / curve[i + 1] - start
+    local rate = seconds > 0 and bytes / seconds
+    found[i], found[i + 1] = bytes, rate and rate < peak and rate or peak
   end
   steady_of[curve] = found
   return found
@@ -303,7 +307,9 @@ local function peak(curve)
   local found = peak_of[curve]
   if not found then
     found = 0.0
-    for i = 2, #curve, 2 do found = math.max(found, curve[i]) end
+    for i = 2, #curve, 2 do
+      if curve[i] > found then found = curve[i] end
+    end
     peak_of[curve] = found
   end
   return found
