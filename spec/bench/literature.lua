@@ -3,9 +3,10 @@
 --
 -- literature.tsv has one step a line, columns separated by tabs: name, cluster (a name, or a file of support), words
 -- of `ett predict` (the model first), the stated figure and its unit, software, source, and what the source leaves
--- open. Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a device) and hf
--- (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B): 6 N + 12 L H a
--- token of attention.
+-- open. An eighth column has the stated peak of memory: bytes, and allocated or reserved (PyTorch's allocator) or used
+-- (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a
+-- device) and hf (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B):
+-- 6 N + 12 L H a token of attention.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local median = require "ett.base.median"
@@ -15,7 +16,7 @@ local schema = require "ett.base.schema"
 local bench = { summary = "measured steps of the literature, estimated from the words of a command line",
   options = { "rows" } }
 
-local columns = { "name", "cluster", "words", "figure", "software", "source", "open" }
+local columns = { "name", "cluster", "words", "figure", "software", "source", "open", "memory" }
 
 --- The steps of literature.tsv.
 local function steps()
@@ -26,7 +27,9 @@ local function steps()
       at = at + 1
       step[columns[at] or "more"] = part
     end
-    if at ~= #columns then error_module.raise("format", "%s:%d: expected %d columns", path, #list + 1, #columns) end
+    if at > #columns or not step.open then
+      error_module.raise("format", "%s:%d: expected 7 or %d columns, got %d", path, #list + 1, #columns, at)
+    end
     list[#list + 1] = step
   end
   return list
@@ -46,6 +49,9 @@ local seconds_of = {
   tf = function(figure, e) return flops_per_token(e) * e.tokens_per_step / (1e12 * figure * e.devices) end,
   hf = function(figure, e) return 4 / 3 * flops_per_token(e) * e.tokens_per_step / (1e12 * figure * e.devices) end,
 }
+
+-- The field of an estimate for each kind of stated memory.
+local memory_fields = { allocated = "allocated_bytes", reserved = "reserved_bytes", used = "memory_bytes" }
 
 local function estimate(step)
   local words = {}
@@ -70,11 +76,16 @@ local function answered(step)
   step.error = e.step_seconds / measured - 1
   step.inside = e.low_seconds <= measured and measured <= e.high_seconds
   step.half_width = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+  if step.memory then
+    local bytes, kind = step.memory:match "^(%S+) (%a+)$"
+    step.memory_kind, step.memory_error = kind, e[memory_fields[kind]] / tonumber(bytes) - 1
+  end
   return step
 end
 
--- Clusters of devices other than NVIDIA GPUs since A100.
-local other_devices = { dgx2 = true, frontier = true, gaudi2_node = true, mi300x_node = true, tpu_v4 = true,
+-- Clusters of devices other than NVIDIA GPUs since A100 with NVLink.
+local other_devices = { dgx2 = true, frontier = true, gaudi2_node = true, mi300x_node = true, mi355x_node = true,
+  ["mi325x_node.lua"] = true, ["mi350x_node.lua"] = true, ["l40s_4.lua"] = true, tpu_v4 = true,
   tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
 
 -- Software written for training at scale, and FlashAttention's own training.
@@ -83,7 +94,7 @@ local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-
   torchtitan = true, ["FlashAttention training"] = true, Meta = true, ["HAI-LLM"] = true }
 
 local function kind_of(step)
-  if other_devices[step.cluster] then return "kind: V100, MI250X, MI300X, Gaudi 2, TPU" end
+  if other_devices[step.cluster] then return "kind: V100, L40S, MI250X to MI355X, Gaudi 2, TPU" end
   return tuned[step.software] and "kind: NVIDIA since A100; Megatron, torchtitan and the like"
     or "kind: NVIDIA since A100; other software"
 end
@@ -139,11 +150,33 @@ function bench.figures()
   return out
 end
 
+--- One line of the errors of stated memory for each kind and software.
+local function memory_lines(list)
+  local groups, out = {}, {}
+  for _, step in ipairs(list) do
+    if step.memory_error then
+      local name = ("memory %s, %s"):format(step.memory_kind, step.software)
+      groups[name] = groups[name] or { sum = 0.0, signed = 0.0, worst = 0.0, n = 0 }
+      local g, off = groups[name], step.memory_error
+      g.sum, g.signed, g.n = g.sum + math.abs(off), g.signed + off, g.n + 1
+      if math.abs(off) > math.abs(g.worst) then g.worst = off end
+    end
+  end
+  for _, name in ipairs(schema.keys(groups)) do
+    local g = groups[name]
+    out[#out + 1] = { measure = ("%s, %d"):format(name, g.n), value = ("%.1f %%, bias %+.1f, worst %+.1f"):format(
+      100 * g.sum / g.n, 100 * g.signed / g.n, 100 * g.worst) }
+  end
+  return out
+end
+
 local function print_rows(list)
   for _, step in ipairs(list) do
     print(step.refused and ("%-40s refused: %s"):format(step.name, step.refused)
-      or ("%-40s %9.4g s %9.4g s %+6.1f %% %s +-%2.0f %%%s"):format(step.name, step.measured_seconds, step.step_seconds,
-        100 * step.error, step.inside and "in " or "out", 100 * step.half_width, step.fits and "" or ", does not fit"))
+      or ("%-40s %9.4g s %9.4g s %+6.1f %% %s +-%2.0f %%%s%s"):format(step.name, step.measured_seconds,
+        step.step_seconds, 100 * step.error, step.inside and "in " or "out", 100 * step.half_width,
+        step.memory_error and (", memory %+.1f %%"):format(100 * step.memory_error) or "",
+        step.fits and "" or ", does not fit"))
   end
 end
 
@@ -155,6 +188,7 @@ function bench.run(opts)
     return {}
   end
   for _, name in ipairs(schema.keys(groups)) do out[#out + 1] = line(figures(name, groups[name])) end
+  for _, row in ipairs(memory_lines(list)) do out[#out + 1] = row end
   for _, step in ipairs(list) do
     if step.refused then out[#out + 1] = { measure = "refused: " .. step.name, value = step.refused:sub(1, 60) } end
   end
