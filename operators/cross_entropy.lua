@@ -41,12 +41,14 @@ end
 --- (flash-attn: inplace_backward is off); or the fp32 gradients of PyTorch's nll_loss and log_softmax, which exist
 --- together. Of a split vocabulary PyTorch holds three fp32 tensors beside the result of log_softmax
 --- (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward: grad_input, exp(x) and their sum).
---- Megatron-LM's kernels write the gradient in place of the probabilities, and cast it to 16 bits.
+--- Megatron-LM writes the gradient in place of the probabilities, and casts it to 16 bits. Its compiled functions
+--- (native) write it to a new fp32 tensor first (fused_cross_entropy.py, note on in-place semantics).
 function op.working_bytes(s, dtype, stack)
   local kernel, each = stack and stack.cross_entropy or "megatron", width(dtype)
   if kernel == "fused" then return 0.0 end
   if kernel == "torch" then return (s.split and 12.0 or 8.0) * s.tokens * s.vocab end
-  return each == 4 and stores_probabilities[kernel] and 0.0 or (each + 0.0) * s.tokens * s.vocab
+  if stores_probabilities[kernel] and each == 4 then each = 0 end
+  return (each + (kernel == "native" and 4.0 or 0.0)) * s.tokens * s.vocab
 end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.vocab } end
