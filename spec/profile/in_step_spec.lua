@@ -81,7 +81,7 @@ describe("kernels in a step", function()
       return seconds(devices.get(name), "flash_attention", x, "bf16", pass)
         / seconds(devices.get(name), "flash_attention", x, "bf16", pass, stack)
     end
-    for _, kernel in ipairs { "splash", "tokamax" } do
+    for _, kernel in ipairs { "splash", "tokamax", "pallas_flash" } do
       assert.equal(1, ratio("tpu_v5p", kernel, "forward"))
       assert.equal(1, ratio("h100_sxm", kernel, "backward"))
     end

@@ -16,7 +16,7 @@ local stack_module = {}
 local flag, factor = { "boolean", default = false }, { "positive", default = 1.0, most = 1e3 }
 
 local attention_kernels = { "cudnn", "sdpa", "flash4", "flash3", "flash2", "flash1", "flash1_triton", "efficient",
-  "splash", "tokamax" }
+  "splash", "tokamax", "pallas_flash" }
 
 --- The fields of a stack. lua/stacks/README.md states their values, defaults and meanings.
 stack_module.fields = {

@@ -84,7 +84,7 @@ in_step.attention = {
     cdna4 = { 2.04, 4.36 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.59, 3.36 } },
   flash1_triton = { ampere = { 1.59, 1.82 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
-  splash = {}, tokamax = {},
+  splash = {}, tokamax = {}, pallas_flash = {},
 }
 
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another

@@ -1,5 +1,5 @@
---- Splash attention on TPUs whose matrix units have 256 x 256 elements (v6e, v7x): JAX's Pallas kernel and that of
---- tokamax.
+--- Attention on TPUs whose matrix units have 256 x 256 elements (v6e, v7x): JAX's Pallas kernels, splash and flash, and
+--- tokamax's splash.
 --
 -- The kernels compute whole blocks of queries and keys, also where the mask hides a part of a block. They fill heads of
 -- fewer values than a vector has lanes with zeros (JAX, splash_attention_kernel.py, NUM_LANES).
@@ -19,7 +19,12 @@ local block, lanes = 2048, 128
 -- 2,619 ms, with 8 sequences of 4096 tokens on a device (ultrons/jax-gpt).
 -- tokamax: v6e, in a step of Qwen3-8B of 3,853 ms in JAX, with three sequences of 8192 tokens. Each of its two forward
 -- passes of 36 layers takes 5.6 %, the backward pass 12.6 % (the same wiki).
-local shares = { splash = { forward = 0.245, backward = 0.408 }, tokamax = { forward = 0.372, backward = 0.417 } }
+-- pallas_flash: JAX's flash_attention, which PyTorch/XLA calls. Llama 3.1 8B on v6e, with four sequences of 8192 tokens
+-- on a device, takes 5.87 s with it and 4.694 s with splash in torchprime, 5.95 and 4.45 s in MaxText
+-- (AI-Hypercomputer/torchprime#145). The mean difference is 10.5 ms a layer and sequence. Splash's two forward passes
+-- and its backward pass take 10.7 ms. Full recomputation and the same factor for both passes are assumed.
+local shares = { splash = { forward = 0.245, backward = 0.408 }, tokamax = { forward = 0.372, backward = 0.417 },
+  pallas_flash = { forward = 0.124, backward = 0.2065 } }
 
 --- Half-width of the interval; assumed, as for a neighbour's laws.
 splash.spread = 0.2
@@ -38,7 +43,7 @@ end
 
 --- Seconds of a pass, or nil if the device is another.
 ---@param device ett.Device
----@param kernel string the stack's attention; other kernels than tokamax's count as splash, since TPUs lack them
+---@param kernel string the stack's attention; kernels without shares count as splash, since TPUs lack them
 ---@param x table of ett.profile.kernels.attention_training
 function splash.seconds(device, kernel, pass, x)
   if device.matrix_side ~= 256 then return nil end
