@@ -9,6 +9,7 @@ return {
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
   zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)
   attention = "sdpa", -- models/common/attention.py: sdpa_backends; in 2025 cuDNN on B200 only (torchtitan#1196)
+  other_attention = "flash2", -- PyTorch before 2.11 on Hopper: pytorch/pytorch#138522, huggingface/transformers#48163
   norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   reads_counts = "before_exchange", -- expert_parallel.py, ExpertParallel._token_dispatch: splits go to the host
   gathers_slow = true, stops_early = true, master_shards = true,

@@ -74,6 +74,10 @@ describe("a step's interval", function()
       assert.near(wide.step_seconds, e.step_seconds, 1e-12)
       assert.is_true(half_width(e) < half_width(wide) - 1e-4)
     end
+    local pytorch = step { micro_batches = 1, stack = "torchtitan" }
+    local stated = step { micro_batches = 1, stack = "torchtitan:attention=sdpa" }
+    assert.equal(pytorch.step_seconds, stated.step_seconds)
+    assert.is_true(half_width(stated) < half_width(pytorch) - 1e-4)
   end)
 
   it("does not count chunks that lengthen the step", function()
