@@ -126,11 +126,11 @@ describe("published measured steps", function()
     local function of(policy)
       local p = published.plan({ framework = "maxtext", recompute = "selective", recompute_detail = policy, gpus = 8,
         global_batch = 8, micro_batches = 1, zero = 3, device = "H200" }, "bf16")
-      return { p.recompute, p.recompute_modules }
+      return { p.recompute, p.recompute_modules or p.recompute_keeps }
     end
     assert.same({ "selective", { "core_attn", "layernorm", "mlp_act" } }, of "minimal")
     assert.same({ "selective", { "layernorm", "mlp" } }, of "save_dot_with_context_except_mlp")
-    assert.same({ "full" }, of "remat policy save_qkv_proj")
+    assert.same({ "policy", { "linear_qkv" } }, of "remat policy save_qkv_proj")
   end)
 
   it("of tpu-recipes' custom policies store and offload what the recipes name, and fit as they did", function()

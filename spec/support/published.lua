@@ -297,7 +297,7 @@ local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   local repeated = row.framework == "maxtext" and remat.repeated[row.recompute_detail or ""]
   if repeated then return "selective", repeated end
-  -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
+  -- MaxText's default recomputes all (remat_policy: full).
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
@@ -344,8 +344,10 @@ local function is_custom(row) return row.framework == "maxtext" and (row.recompu
 -- Operators whose outputs the policies named `custom` in tpu-recipes store beside the layers' inputs. v7x: the recipes
 -- of Llama 70B store queries, keys, values and attention's output on the device (run_recipe.sh). v6e and v5p: queries,
 -- keys and values go to the host; so do the projections' outputs, but not in Llama 70B
--- (maxtext_trillium_model_configs.py and maxtext_v5p_model_configs.py of MaxText's benchmarks).
+-- (maxtext_trillium_model_configs.py and maxtext_v5p_model_configs.py of MaxText's benchmarks). `save_qkv_proj` is as
+-- ett.import.trainer.remat reads it.
 local function stored_outputs(row)
+  if row.framework == "maxtext" and (row.recompute_detail or ""):find "save_qkv_proj" then return { "linear_qkv" } end
   if not is_custom(row) then return nil end
   local large = row.model:lower():find "llama ?3.1[ -]70b"
   if row.device:find "^TPU7x" then return large and { "linear_qkv", "flash_attention" } or nil end
