@@ -339,7 +339,8 @@ choice, when it was made. Later choices can have changed both.
   whose result is quantised afterwards (micro_pipeline_tp.py). This was looked up after the errors were seen. No other
   row changes.
 - torchtitan with 4 and 8 context ranks: attention takes 1.5 times that of 1 and 2 ranks, although its code balances the
-  load.
+  load. A rank always has 32,768 tokens, so the kernels are the same. Yet each block of another rank's keys takes 1.7
+  times as long as with two ranks, with four and eight alike.
 - fms-fsdp: its printed utilisations imply that 41 and 81 % of the layers are recomputed on A100, 19 and 58 % on H100.
   The estimates have half. On A100 the passes alone would take 3 and 9 % longer than the steps.
 - A share of communication by NCCL's channels was tried: with four network cards they are half as many as with eight
