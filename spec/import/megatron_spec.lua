@@ -865,7 +865,13 @@ ARGS:
       ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = ":cross_entropy=megatron:graphs",
       ["--external-cuda-graph --cuda-graph-scope attn"] = ":cross_entropy=megatron:graphed=attn",
       ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] =
-        ":cross_entropy=megatron:graphed=attn+moe_router" } do
+        ":cross_entropy=megatron:graphed=attn+moe_router",
+      ["--cuda-graph-impl transformer_engine --cuda-graph-modules attn moe_router"] =
+        ":cross_entropy=megatron:graphed=attn+moe_router",
+      ["--cuda-graph-impl full_iteration --cuda-graph-modules"] = ":cross_entropy=megatron:graphs",
+      ["--fp8-dot-product-attention"] = ":cross_entropy=megatron",
+      ["--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-dot-product-attention"] =
+        ":cross_entropy=megatron:attention_dtype=fp8" } do
       assert.equal("megatron" .. expected, (chosen(flags)), flags)
     end
     assert.matches("--fp8-param-gather is not modelled", select(3, chosen "--fp8-param-gather"), 1, true)

@@ -29,7 +29,7 @@ flags.values = set [[
   linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk num-key-value-heads
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
-  activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope
+  activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope cuda-graph-modules
   softmax-type transformer-impl optimizer-offload-fraction peft-rank peft-targets megatron-amp-O2]]
 
 --- Switches that ett reads.
@@ -47,7 +47,7 @@ flags.switches = set [[
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
-  fp8-param-gather disable-parameter-transpose-cache optimizer-cpu-offload embed-layernorm]]
+  fp8-param-gather fp8-dot-product-attention disable-parameter-transpose-cache optimizer-cpu-offload embed-layernorm]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[

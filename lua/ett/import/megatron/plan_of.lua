@@ -392,15 +392,18 @@ end
 local whole_graphs = { full = true, full_iteration = true }
 
 --- The part of a stack's text that states CUDA graphs: of a whole layer or step, or of modules. Notes other modules.
+--- Releases of 2026 name the modules --cuda-graph-modules, and a graph of the step is --cuda-graph-impl full_iteration.
+--- There an empty list stands for whole layers, too (transformer_config.py).
 local function graphs_of(args)
   local impl = args:choice("cuda-graph-impl", "none", { none = "none", ["local"] = "local",
-    transformer_engine = "transformer_engine" })
+    transformer_engine = "transformer_engine", full_iteration = "full_iteration" })
   if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then return "" end
-  local scope = args.given["cuda-graph-scope"] or { "full" }
-  if #scope == 1 and whole_graphs[scope[1]] then return ":graphs" end
+  local flag = args:has "cuda-graph-modules" and "cuda-graph-modules" or "cuda-graph-scope"
+  local scope = args.given[flag] or {}
+  if impl == "full_iteration" or #scope == 0 or #scope == 1 and whole_graphs[scope[1]] then return ":graphs" end
   local parts, others = kept(scope, stacks.graph_parts)
   if others then
-    args:note("flags that change the step and are not modelled: --cuda-graph-scope %s", table.concat(scope, " "))
+    args:note("flags that change the step and are not modelled: --%s %s", flag, table.concat(scope, " "))
   end
   return #parts > 0 and ":graphed=" .. table.concat(parts, "+") or ""
 end
@@ -454,7 +457,9 @@ local function stack_of(args, p, sharded, has_experts)
   if args:has "use-nccl-ub" or args:has "nccl-ub" then
     args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
   end
-  return name .. graphs
+  -- transformer_config.py: attention in fp8, inside the context of the fp8 recipe.
+  local fp8 = args:has "fp8-dot-product-attention" and (p.dtype or ""):find "fp8"
+  return name .. graphs .. (fp8 and ":attention_dtype=fp8" or "")
 end
 
 local fields_of_primus = { seq_length = "seq", micro_batch_size = "micro_batch", global_batch_size = "global_batch" }
