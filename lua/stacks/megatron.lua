@@ -13,6 +13,8 @@ return {
   -- Transformer Engine runs flash-attn's kernel in place of cuDNN's with NVTE_FUSED_ATTN=0 (--attention-backend flash).
   other_attention = "flash2",
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
+  -- arguments.py: --cuda-graph-impl is none. With experts these modules can be graphs (transformer_config.py).
+  other_graphs = "attn+moe_router+moe_preprocess",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   launch_seconds = 6.32e-05, routing_factor = 1.6, moe_launches = 9.96, expert_seconds = 1.19e-05,

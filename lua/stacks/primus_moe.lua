@@ -10,4 +10,5 @@ return {
   -- A step of Qwen3-30B on MI355X has 1536 exchanges of 134 MB. Dispatching takes 591 ms and combining 351, which is
   -- 219 of 407 GB/s (AMD-AGI/Primus, agent/workspace/qwen3_fp8_tw_gfx950_20261010/prompt.md).
   exchange_share = 0.54,
+  other_graphs = "", -- trainer_base.yaml: enable_cuda_graph and external_cuda_graph are false
 }

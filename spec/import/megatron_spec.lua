@@ -1963,7 +1963,8 @@ describe("Megatron-LM's defaults", function()
       vocab = 1000, experts = 4, top_k = 2, window = 64 })
     for stack, wanted in pairs { megatron = "--moe-token-dispatcher-type alltoall",
       megatron_moe = "--moe-token-dispatcher-type flex\n--moe-enable-deepep",
-      megatron_hybridep = "--moe-token-dispatcher-type flex\n--moe-flex-dispatcher-backend hybridep" } do
+      megatron_hybridep = "--moe-token-dispatcher-type flex\n--moe-flex-dispatcher-backend hybridep",
+      megatron_bridge = "--moe-token-dispatcher-type flex\n--moe-flex-dispatcher-backend hybridep" } do
       local plan = { seq = 128, dp = 4, ep = 2, micro_batches = 2, stack = stack,
         deduplicate_tokens = stack ~= "megatron" }
       local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }

@@ -45,6 +45,13 @@ describe("a stack with a base", function()
     assert.same({ "efficient", "flash2" }, stacks.other_attention(
       stacks.get "megatron:other_attention=flash2+efficient", "megatron"))
     assert.same({}, stacks.other_attention(stacks.get "megatron", "megatron:attention=cudnn"))
+    local graphs = "megatron:other_graphs=none step attn+mlp"
+    assert.same({ ":graphed=", ":graphs", ":graphed=attn+mlp" }, stacks.other_graphs(stacks.get(graphs), graphs))
+    for _, text in ipairs { "megatron:graphs", "megatron:graphed=attn" } do
+      assert.same({}, stacks.other_graphs(stacks.get(text), text))
+    end
+    assert.matches("other_graphs: unknown part 'atn'; did you mean 'attn'", tostring(select(2, pcall(stacks.get,
+      "megatron:other_graphs=atn"))), 1, true)
     assert.matches("other_attention: unknown kernel 'flash9'; did you mean 'flash1'", tostring(select(2, pcall(
       stacks.get, "megatron:other_attention=flash9"))), 1, true)
   end)

@@ -49,10 +49,10 @@ describe("the fields of a plan", function()
   it("have other values where a plan leaves them open, save those that memory or the stack decides", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
     local stacks = require "ett.operator.stack"
-    local function others(changes)
+    local function others(changes, experts)
       local given = { seq = 512, pp = 2, dp = 2, micro_batches = 4, stack = "megatron" }
       for name, value in pairs(changes) do given[name] = value end
-      return fields.other_values(given, require("ett.plan").new(given, model), stacks.get(given.stack), 8)
+      return fields.other_values(given, require("ett.plan").new(given, model), stacks.get(given.stack), 8, experts)
     end
     local kernel = { { stack = "megatron:attention=flash2" } }
     local interleaved = { { schedule = "interleaved", vp = 2 }, { schedule = "interleaved", vp = 4 } }
@@ -61,6 +61,10 @@ describe("the fields of a plan", function()
     assert.same({ kernel }, others(stated))
     stated.stack = "megatron:attention=cudnn"
     assert.same({}, others(stated))
+    local graphed = { { stack = "megatron:attention=cudnn:graphed=attn+moe_router+moe_preprocess" } }
+    assert.same({ graphed }, others(stated, 8)) -- with experts
+    stated.recompute = "full"
+    assert.same({}, others(stated, 8))
   end)
 
   it("a new field needs one declaration: it is checked, shown in help, swept and part of the program's key", function()

@@ -812,6 +812,18 @@ describe("estimate", function()
     assert.equal(0, count.nearest)
   end)
 
+  it("has an interval that covers other CUDA graphs of a mixture of experts", function()
+    local model = model_module.new("qwen3-30b-a3b", { layers = 4 })
+    local function of(stack)
+      return estimate.new { model = model, cluster = "gb200_nvl72", plan = { seq = 4096, dp = 8, ep = 8,
+        micro_batches = 2, dtype = "mxfp8", stack = stack } }
+    end
+    local graphed = of "megatron_hybridep:graphs"
+    assert.is_true(of "megatron_hybridep:graphed=attn".low_seconds > graphed.step_seconds)
+    assert.is_true(of "megatron_hybridep".low_seconds <= graphed.step_seconds)
+    assert.is_true(of "megatron_bridge".high_seconds >= of "megatron_bridge:graphed=".step_seconds)
+  end)
+
   it("lowers once for all plans with the same program", function()
     local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
     local function key(more)

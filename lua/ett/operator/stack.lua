@@ -34,7 +34,7 @@ stack_module.fields = {
   context_parallel = { "string", default = "te", one_of = { "te", "torch" } },
   repeated_keys = flag,
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
-  graphs = flag, graphed = "string?", blocking = flag,
+  graphs = flag, graphed = "string?", other_graphs = "string?", blocking = flag,
   moe_launches = { "nonnegative", default = 0, most = 1e3 },
   reads_counts = { "string", default = "none",
     one_of = { "none", "before_permute", "beside_permute", "before_exchange" } },
@@ -127,6 +127,17 @@ local function graphed_parts(stack)
   return names_of("graphed", "part", stack.graphed or "", stack_module.graph_parts)
 end
 
+--- CUDA graphs that the software may run in place of the stack's own, as the words that a stack's text adds, in order.
+---@param text string? of a plan: if it states graphs, there are no others
+function stack_module.other_graphs(stack, text)
+  local list, own = {}, text and select(2, parts(text)) or {}
+  for word in (stack.other_graphs or ""):gmatch "%S+" do
+    if word ~= "none" and word ~= "step" then names_of("other_graphs", "part", word, stack_module.graph_parts) end
+    list[#list + 1] = word == "step" and ":graphs" or ":graphed=" .. (word == "none" and "" or word)
+  end
+  return text and own.graphs == nil and own.graphed == nil and list or {}
+end
+
 --- Attention kernels that the software may run in place of the stack's own, in order.
 ---@param text string? of a plan: if it states the kernel, there is no other
 function stack_module.other_attention(stack, text)
@@ -178,6 +189,7 @@ local function check_values(stack, label)
   graphed_parts(stack)
   stack_module.compared_on(stack)
   stack_module.other_attention(stack)
+  stack_module.other_graphs(stack)
   if stack.exchange_share > 0 and stack.exchange_share < least_share then
     error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g",
       label, least_share, stack.exchange_share)

@@ -415,7 +415,8 @@ end
 ---@param p table the clean plan
 ---@param stack table the stack in use
 ---@param layers integer? of the model
-function fields.other_values(given, p, stack, layers)
+---@param experts integer? of the model
+function fields.other_values(given, p, stack, layers, experts)
   local lists = {}
   for _, open in ipairs(open_fields(given, p, stack)) do
     local field, list = open.field, {}
@@ -433,11 +434,17 @@ function fields.other_values(given, p, stack, layers)
     end
     lists[#lists + 1] = #list > 0 and list or nil
   end
-  local kernels = {}
+  local kernels, graphs = {}, {}
   for i, kernel in ipairs(stacks.other_attention(stack, p.stack)) do
     kernels[i] = { stack = ("%s:attention=%s"):format(p.stack, kernel) }
   end
   lists[#lists + 1] = #kernels > 0 and kernels or nil
+  -- In dense layers few launches are waited for. Megatron-Core has no graphs with full recomputation
+  -- (transformer_config.py, __post_init__).
+  for i, words in ipairs(experts and p.recompute ~= "full" and stacks.other_graphs(stack, p.stack) or {}) do
+    graphs[i] = { stack = p.stack .. words }
+  end
+  lists[#lists + 1] = #graphs > 0 and graphs or nil
   return lists
 end
 

@@ -536,7 +536,8 @@ local function open_steps(given, cluster, p, lowered, times, step, demands, work
     return solved(q, cluster, times, model.hyper.hidden, other or lowered.program, fresh or demands,
       workspace).step_seconds
   end
-  for i, changes in ipairs(plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers)) do
+  local others = plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers, model.hyper.experts)
+  for i, changes in ipairs(others) do
     lists[i] = {}
     for _, change in ipairs(changes) do
       local ok, seconds = pcall(step_seconds, change)

@@ -411,7 +411,8 @@ end
 -- arguments.py: grouped products need bf16, and expert parallelism excludes fp16. moe_layer.py (forward): tensor ranks
 -- train experts with sequence parallelism only.
 local function expert_flags(p, stack, add, leave_out)
-  local own = p.deduplicate_tokens and stack.name:find "^megatron_hybridep" ~= nil
+  local own = p.deduplicate_tokens
+    and (stack.name:find "^megatron_hybridep" or stack.name:find "^megatron_bridge") ~= nil
   add("moe-grouped-gemm", p.dtype ~= "fp16" and p.dtype ~= "fp32")
   if p.dtype == "fp16" and p.ep > 1 then
     leave_out "dtype = 'fp16': Megatron-LM refuses it with expert parallelism"
