@@ -836,6 +836,10 @@ ARGS:
     assert.equal("megatron_hybridep:reads_counts=none", stack)
     assert.matches("--moe-expert-rank-capacity-factor: its additional rows are not modelled", notes, 1, true)
     assert.equal("megatron_hybridep", (stack_of "--moe-flex-dispatcher-backend hybridep"))
+    local fused = "--moe-flex-dispatcher-backend hybridep --use-transformer-engine-op-fuser"
+    local said = "FUSED_GROUPED_MLP=1, "
+    assert.matches(said .. "state stack=megatron_hybridep:grouped=kernel", select(2, stack_of(fused)), 1, true)
+    assert.is_nil(select(2, stack_of(fused .. " --cuda-graph-impl full_iteration")):find(said, 1, true))
     assert.equal("megatron_moe", (stack_of(fixed)))
   end)
 

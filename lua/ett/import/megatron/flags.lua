@@ -42,7 +42,7 @@ flags.switches = set [[
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
-  use-nccl-ub nccl-ub
+  use-nccl-ub nccl-ub use-transformer-engine-op-fuser
   no-overlap-p2p-communication use-precision-aware-optimizer no-store-param-remainders is-hybrid-model
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
@@ -63,7 +63,7 @@ flags.unmodelled = set [[
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
   hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection offload-optimizer-states
-  moe-paged-stash use-transformer-engine-op-fuser
+  moe-paged-stash
   moe-hybridep-num-sms moe-deepep-num-sms perform-rl-step]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.

@@ -457,6 +457,11 @@ local function stack_of(args, p, sharded, has_experts)
   if args:has "use-nccl-ub" or args:has "nccl-ub" then
     args:note("--use-nccl-ub: where the data-parallel ranks share NVLink, state stack=%s:registered_buffers", name)
   end
+  -- In one graph the products of the experts are one kernel anyway.
+  if has_experts and args:has "use-transformer-engine-op-fuser" and graphs ~= ":graphs" then
+    args:note("--use-transformer-engine-op-fuser: on Blackwell, in mxfp8 or nvfp4 and with "
+      .. "NVTE_CUTEDSL_FUSED_GROUPED_MLP=1, state stack=%s:grouped=kernel", name .. graphs)
+  end
   -- transformer_config.py: attention in fp8, inside the context of the fp8 recipe.
   local fp8 = args:has "fp8-dot-product-attention" and (p.dtype or ""):find "fp8"
   return name .. graphs .. (fp8 and ":attention_dtype=fp8" or "")
