@@ -819,6 +819,10 @@ describe("estimate", function()
         micro_batches = 2, dtype = "mxfp8", stack = stack } }
     end
     local graphed = of "megatron_hybridep:graphs"
+    local function open(stack) return table.concat(of(stack).left_open, ", "):match "graphs [%w_+]+" end
+    assert.is_nil(open "megatron_hybridep:graphs")
+    assert.equal("graphs none", open "megatron_hybridep")
+    assert.equal("graphs attn+moe_router+moe_preprocess", open "megatron_bridge")
     assert.is_true(of "megatron_hybridep:graphed=attn".low_seconds > graphed.step_seconds)
     assert.is_true(of "megatron_hybridep".low_seconds <= graphed.step_seconds)
     assert.is_true(of "megatron_bridge".high_seconds >= of "megatron_bridge:graphed=".step_seconds)

@@ -386,14 +386,22 @@ local function open_fields(given, p, stack)
   return found
 end
 
---- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
+-- Other CUDA graphs, as words that the text of the stack adds. In dense layers few launches are waited for, so graphs
+-- count only with experts. Megatron-Core has none with full recomputation (transformer_config.py, __post_init__).
+local function open_graphs(p, stack, experts)
+  return experts and p.recompute ~= "full" and stacks.other_graphs(stack, p.stack) or {}
+end
+
+--- Fields decided by software that a given plan leaves open, as "name value" of the clean plan, and CUDA graphs.
 ---@param p table the clean plan
 ---@param stack table the stack in use
-function fields.left_open(given, p, stack)
+---@param experts integer? of the model
+function fields.left_open(given, p, stack, experts)
   local found = {}
   for i, open in ipairs(open_fields(given, p, stack)) do
     found[i] = ("%s %s"):format(open.field[1], tostring(open.value))
   end
+  if open_graphs(p, stack, experts)[1] then found[#found + 1] = "graphs " .. (stack.graphed or "none") end
   return found
 end
 
@@ -439,11 +447,7 @@ function fields.other_values(given, p, stack, layers, experts)
     kernels[i] = { stack = ("%s:attention=%s"):format(p.stack, kernel) }
   end
   lists[#lists + 1] = #kernels > 0 and kernels or nil
-  -- In dense layers few launches are waited for. Megatron-Core has no graphs with full recomputation
-  -- (transformer_config.py, __post_init__).
-  for i, words in ipairs(experts and p.recompute ~= "full" and stacks.other_graphs(stack, p.stack) or {}) do
-    graphs[i] = { stack = p.stack .. words }
-  end
+  for i, words in ipairs(open_graphs(p, stack, experts)) do graphs[i] = { stack = p.stack .. words } end
   lists[#lists + 1] = #graphs > 0 and graphs or nil
   return lists
 end

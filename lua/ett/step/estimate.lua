@@ -601,7 +601,7 @@ function estimate.new(given)
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
     model = { name = model.name, parameters = architecture.parameters(model, p.seq), hyper = model.hyper },
     plan = p, stack = lowered.stack.name,
-    left_open = json.array(plan_fields.left_open(given.plan, p, lowered.stack)),
+    left_open = json.array(plan_fields.left_open(given.plan, p, lowered.stack, model.hyper.experts)),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,
