@@ -3,6 +3,7 @@ local cluster_module = require "ett.profile.cluster"
 local collectives = require "ett.profile.network.collectives"
 local estimate = require "ett.step.estimate"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local raised = require "raised"
 local random_plans = require "random_plans"
@@ -20,8 +21,7 @@ local function pods(changes, more)
   for k, fields in pairs(changes or {}) do
     for name, value in pairs(fields) do tiers[k][name] = value end
   end
-  local c = { name = "pods", summary = "three tiers", source = "spec", device = "gaudi2", tiers = tiers }
-  for name, value in pairs(more or {}) do c[name] = value end
+  local c = merged({ name = "pods", summary = "three tiers", source = "spec", device = "gaudi2", tiers = tiers }, more)
   return cluster_module.get(c)
 end
 
@@ -216,11 +216,9 @@ describe("a cluster of tiers", function()
 end)
 
 local function box(axes, changes)
-  local c = { name = "box", summary = "a torus", source = "spec", gpus_per_node = 64, device = "tpu_v5p", links = {
-    intra = { bandwidth = 540e9, latency = 0, torus = axes, source = "spec" },
-    inter = { bandwidth_per_gpu = 1e12, bandwidth_per_node = 64e12, source = "spec" } } }
-  for name, value in pairs(changes or {}) do c[name] = value end
-  return cluster_module.get(c)
+  return cluster_module.get(merged({ name = "box", summary = "a torus", source = "spec", gpus_per_node = 64,
+    device = "tpu_v5p", links = { intra = { bandwidth = 540e9, latency = 0, torus = axes, source = "spec" }, inter = {
+    bandwidth_per_gpu = 1e12, bandwidth_per_node = 64e12, source = "spec" } } }, changes))
 end
 
 describe("a group on a torus", function()
@@ -693,8 +691,7 @@ describe("tiers that are wrong", function()
 
   it("are refused as a list", function()
     local function refused(changes)
-      local c = { name = "x", summary = "x", source = "x", device = "h100_sxm" }
-      for name, value in pairs(changes) do c[name] = value end
+      local c = merged({ name = "x", summary = "x", source = "x", device = "h100_sxm" }, changes)
       return raised(cluster_module.get, c)
     end
     local node = { name = "node", size = 8, bandwidth = 1e11, source = "x" }

@@ -1,5 +1,6 @@
 --- Laws of the two models of time: the metered run on links, and the corrected simple model.
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
 local near = require "near"
 local simple = require "ett.ledger.simple_transformer"
 local timing = require "ett.ledger.timing"
@@ -7,20 +8,17 @@ local transformer = require "ett.ledger.transformer"
 
 local function metered(degrees)
   local L = ledger.new()
-  local m = { batch_size = 64.0, seq_len = 1024.0, num_experts = 1.0, dataset_size = 1e9, num_layers = 8.0,
+  local m = merged({ batch_size = 64.0, seq_len = 1024.0, num_experts = 1.0, dataset_size = 1e9, num_layers = 8.0,
     d_model = 1024.0, d_ffn = 4096.0, num_heads = 16.0, d_head = 64.0, p_data = 1.0, p_pipe = 1.0, p_exp = 1.0,
-    p_seq = 1.0, p_tensor_int = 1.0, p_tensor_ext = 1.0 }
-  for name, value in pairs(degrees) do m[name] = value end
+    p_seq = 1.0, p_tensor_int = 1.0, p_tensor_ext = 1.0 }, degrees)
   transformer.describe(L, m)
   return L
 end
 
 local function options(changes)
-  local o = { flops = 1e14, utilization = 0.5, bytes = 2, memory = 1e12, node_chips = 8, overlap = 1,
-    links = { intra = { bytes_per_second = 1e11, name = "intra" },
-      inter = { bytes_per_second = 1e10, name = "inter" } } }
-  for name, value in pairs(changes or {}) do o[name] = value end
-  return o
+  return merged({ flops = 1e14, utilization = 0.5, bytes = 2, memory = 1e12, node_chips = 8, overlap = 1, links = {
+    intra = { bytes_per_second = 1e11, name = "intra" }, inter = { bytes_per_second = 1e10, name = "inter" } } },
+    changes)
 end
 
 describe("a metered run in time", function()
@@ -101,12 +99,11 @@ describe("a metered run in time", function()
   it("counts the latency of every microbatch of a run on a cluster", function()
     local run = require "ett.ledger.run"
     local function seconds(latency, more)
-      local o = { batch_size = 64, seq_len = 256, num_experts = 1, dataset_size = 64 * 256 * 10, num_layers = 8,
+      local o = merged({ batch_size = 64, seq_len = 256, num_experts = 1, dataset_size = 64 * 256 * 10, num_layers = 8,
         d_model = 2048, d_head = 64, p_data = 2, p_pipe = 1, p_exp = 1, p_seq = 1, p_tensor_int = 2, p_tensor_ext = 1,
         overlap = 0, net_precision_bytes = 2, utilization = 0.5, optimizer_bytes = 12,
         cluster = { name = "late", summary = "test", source = "test", device = "h100_sxm", gpus_per_node = 8, nodes = 1,
-          links = { intra = { bandwidth = 4e11, latency = latency, source = "test" } } } }
-      for name, value in pairs(more or {}) do o[name] = value end
+          links = { intra = { bandwidth = 4e11, latency = latency, source = "test" } } } }, more)
       local r = run.new(o)
       return r.time.seconds, r
     end
@@ -153,10 +150,8 @@ describe("the corrected simple model", function()
     -- 4 replicas: 2 x 16 layers x 1024 x 5120 weights, 2 bytes a gradient. Of them 3 / 4 are sent and received, twice.
     local bytes = 2 * 16 * 1024 * 5120 * 2
     local function gradient(changes)
-      local o = { dp = 4, node_network = 8e11, chip_network = 2e10, node_chips = 4, latency_seconds = 1e-3,
-        node_latency_seconds = 1e-5 }
-      for name, value in pairs(changes or {}) do o[name] = value end
-      return described(o).phases.gradient.network
+      return described(merged({ dp = 4, node_network = 8e11, chip_network = 2e10, node_chips = 4,
+        latency_seconds = 1e-3, node_latency_seconds = 1e-5 }, changes)).phases.gradient.network
     end
     local function expect(value, seconds) assert.is_true(math.abs(value / seconds - 1) < 1e-12, value) end
     expect(gradient(), 4 * bytes * 3 / 4 / 8e11 + 6 * 1e-5)
@@ -233,10 +228,8 @@ end)
 describe("three views of one step", function()
   local views_module = require "ett.search.views"
   local function views(plan, name, hyper)
-    local model = { layers = 8, hidden = 2048, heads = 16, vocab = 32000, ffn = 8192 }
-    for field, value in pairs(hyper or {}) do model[field] = value end
-    local p = { seq = 2048, pp = 2, tp = 4, dp = 2, micro_batch = 2, micro_batches = 8 }
-    for field, value in pairs(plan or {}) do p[field] = value end
+    local model = merged({ layers = 8, hidden = 2048, heads = 16, vocab = 32000, ffn = 8192 }, hyper)
+    local p = merged({ seq = 2048, pp = 2, tp = 4, dp = 2, micro_batch = 2, micro_batches = 8 }, plan)
     local result = views_module.new { model = require("ett.model").new(name or "gpt", model), plan = p,
       cluster = "dgx_h100" }
     return result.views, result.reasons

@@ -1,5 +1,6 @@
 -- Changes of a trace that must not change a result, and changes with a known effect.
 local maker = require "trace_maker"
+local merged = require "ett.base.merged"
 local metrics = require "ett.trace.metrics"
 local trace_view = require "ett.trace.view"
 local generator = require("random").integers
@@ -31,8 +32,7 @@ local names = { "device_time", "comm_comp_overlap", "coll_call_num", "temporal_b
 
 local function all(folder, options)
   local list = metrics.load_all(names)
-  local given = { args = metrics.args(list) }
-  for key, value in pairs(options or {}) do given[key] = value end
+  local given = merged({ args = metrics.args(list) }, options)
   local view <close> = assert(trace_view.open(folder, given))
   local out = {}
   for _, metric in ipairs(list) do out[metric.name] = assert(metrics.compute(metric, view)) end

@@ -1,11 +1,10 @@
 --- Hyper-parameters: checks, and what follows from them.
 local hyper = require "ett.model.hyper"
+local merged = require "ett.base.merged"
 local raised = require "raised"
 
 local function given(more)
-  local h = { layers = 2, hidden = 512, heads = 8, vocab = 1000 }
-  for name, value in pairs(more or {}) do h[name] = value end
-  return h
+  return merged({ layers = 2, hidden = 512, heads = 8, vocab = 1000 }, more)
 end
 
 local function message(more) return raised(hyper.check, given(more), nil, "m") end

@@ -1,6 +1,7 @@
 --- The fields of a plan are declared once: everything else follows.
 local fields = require "ett.plan.fields"
 local host = require "ett.host"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local from_zero = { nonnegative = true, natural = true }
@@ -50,8 +51,7 @@ describe("the fields of a plan", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
     local stacks = require "ett.operator.stack"
     local function others(changes, experts)
-      local given = { seq = 512, pp = 2, dp = 2, micro_batches = 4, stack = "megatron" }
-      for name, value in pairs(changes) do given[name] = value end
+      local given = merged({ seq = 512, pp = 2, dp = 2, micro_batches = 4, stack = "megatron" }, changes)
       return fields.other_values(given, require("ett.plan").new(given, model), stacks.get(given.stack), 8, experts)
     end
     local kernel = { { stack = "megatron:attention=flash2" } }

@@ -5,6 +5,7 @@ local estimate = require "ett.step.estimate"
 local experts = require "ett.profile.kernels.experts"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local stack_module = require "ett.operator.stack"
 
@@ -268,21 +269,19 @@ describe("kernels in a step", function()
     local stream = device.memory_bandwidth * in_step.stream_share
     for pass, bytes in pairs { forward = 6 + 2 * 2, backward = 9 + 6 * 2 } do -- of in_step.merge, as many heads of keys
       local function by(queries, keys, causal, more)
-        local shape = { batch = 1, heads = heads, kv_heads = heads, seq_q = queries, seq_k = keys, head_dim = 128,
-          causal = causal }
-        for name, value in pairs(more or {}) do shape[name] = value end
-        return seconds(device, "flash_attention", shape, "bf16", pass, plain)
+        return seconds(device, "flash_attention", merged({ batch = 1, heads = heads, kv_heads = heads, seq_q = queries,
+          seq_k = keys, head_dim = 128, causal = causal }, more), "bf16", pass, plain)
       end
-      local merged = (cp - 1) * bytes * rows * heads * 128 / stream
+      local merging = (cp - 1) * bytes * rows * heads * 128 / stream
       -- The last rank: half of the keys of each other block, for all its queries.
       local each = by(rows, rows, 1) + (cp - 1) * by(rows, rows // 2, 0)
-      assert.near(each + merged, by(rows, cp * rows, 1, { shards = cp, ring = cp }), 1e-9)
+      assert.near(each + merging, by(rows, cp * rows, 1, { shards = cp, ring = cp }), 1e-9)
       assert.is_true(each > 1.1 * by(rows, cp * rows, 1, { shards = cp })) -- one kernel after a gather
       -- One chunk of the sequence on each rank: the last rank needs all pairs of every other block.
       local single = by(rows, cp * rows, 1, { ring = cp })
-      assert.near(by(rows, rows, 1) + (cp - 1) * by(rows, rows, 0) + merged, single, 1e-9)
+      assert.near(by(rows, rows, 1) + (cp - 1) * by(rows, rows, 0) + merging, single, 1e-9)
       -- Without a mask, every block is whole. On H100, no multiprocessor waits at the end of such kernels.
-      assert.near(cp * by(rows, rows, 0) + merged, by(rows, cp * rows, 0, { shards = cp, ring = cp }), 1e-9)
+      assert.near(cp * by(rows, rows, 0) + merging, by(rows, cp * rows, 0, { shards = cp, ring = cp }), 1e-9)
     end
   end)
 

@@ -561,10 +561,8 @@ end)
 describe("the layer of experts", function()
   local moe = require "moe_kernel"
   local function shape(fields)
-    local x = { tokens = 4096, hidden = 4096, ffn = 1536, top_k = 8, experts = 128, tp = 1, ep = 1,
-      routing = "balanced", kernel = "moe_torch_flow_cutlass" }
-    for name, value in pairs(fields or {}) do x[name] = value end
-    return x
+    return merged({ tokens = 4096, hidden = 4096, ffn = 1536, top_k = 8, experts = 128, tp = 1, ep = 1,
+      routing = "balanced", kernel = "moe_torch_flow_cutlass" }, fields)
   end
 
   it("gives equal shares under balanced routing, and uses at most as many experts as copies", function()
@@ -984,8 +982,7 @@ end)
 
 describe("a stack", function()
   local function step(fields)
-    local plan = { seq = 512, micro_batches = 4 }
-    for name, value in pairs(fields or {}) do plan[name] = value end
+    local plan = merged({ seq = 512, micro_batches = 4 }, fields)
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
     return require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = model }
   end
@@ -1179,8 +1176,7 @@ describe("a stack", function()
   end)
 
   it("adds biases of experts with its factor on the bytes", function()
-    local hyper = { bias = true }
-    for field, value in pairs(sparse) do hyper[field] = value end
+    local hyper = merged({ bias = true }, sparse)
     local plan = { seq = 4096, micro_batches = 1 }
     local fused = line(under("plain", {}, hyper, plan), "expert_bias").seconds
     local apart = line(under("plain", { expert_bias = 10.0 }, hyper, plan), "expert_bias").seconds
@@ -1192,16 +1188,13 @@ describe("a stack", function()
     local operators, seen = require "ett.operator", {}
     local op = operators.get "expert_bias"
     local function shape(fields)
-      local c = { hidden = 2048, ffn = 768, experts = 32, top_k = 4, micro_batch = 1, seq = 4096, tp = 1, ep = 1,
-        gated_mlp = true }
-      for field, value in pairs(fields) do c[field] = value end
-      return op.shape(c)
+      return op.shape(merged({ hidden = 2048, ffn = 768, experts = 32, top_k = 4, micro_batch = 1, seq = 4096, tp = 1,
+        ep = 1, gated_mlp = true }, fields))
     end
     assert.is_nil(shape({}).gathered)
     assert.equal(2048 + 2 * 768, shape({ gathers_biases = true }).gathered)
     assert.equal(2048 + 768, shape({ gathers_biases = true, gated_mlp = false }).gathered)
-    local hyper = { bias = true }
-    for field, value in pairs(sparse) do hyper[field] = value end
+    local hyper = merged({ bias = true }, sparse)
     for i, case in ipairs { { true }, { false }, { true, 1.0 } } do
       local plan = { seq = 4096, micro_batches = 1, capacity_factor = case[2], pad_to_capacity = case[2] and true }
       local e = under("maxtext", { gathers_biases = case[1] }, hyper, plan)
@@ -1212,8 +1205,7 @@ describe("a stack", function()
   end)
 
   it("clamps activations and scales rotations with its factors on the bytes", function()
-    local hyper = { clamped_mlp = true, scaled_rope = true }
-    for field, value in pairs(sparse) do hyper[field] = value end
+    local hyper = merged({ clamped_mlp = true, scaled_rope = true }, sparse)
     local plan = { seq = 16384, micro_batches = 1 }
     local fused, apart = under("plain", {}, hyper, plan), under("megatron", { graphs = true }, hyper, plan)
     local without = under("megatron", { graphs = true }, sparse, plan)
@@ -1238,8 +1230,7 @@ describe("a stack", function()
     moves(eager, { swiglu = 1.75, rope = 6.25, rms_norm = (36 + 72) / (4 + 6) })
     moves(under("megatron_deepspeed", changes, dense, plan), { swiglu = 1.75, rope = 6.25 })
     -- A layer norm is one kernel in eager PyTorch, too.
-    local centred = { norm = "layer_norm" }
-    for field, value in pairs(dense) do centred[field] = value end
+    local centred = merged({ norm = "layer_norm" }, dense)
     local function seconds(kernel)
       changes.norm = kernel
       return line(under("transformers", changes, centred, plan), "layer_norm").seconds

@@ -149,9 +149,8 @@ end)
 
 describe("a device file without multiprocessors or a cache size", function()
   local function mine(changes)
-    local device = { name = "Mine-1", source = "datasheet", memory_bytes = 40e9, memory_bandwidth = 1.5e12,
-      peak_flops = { fp32 = 19.5e12, bf16 = 312e12 } }
-    for key, value in pairs(changes) do device[key] = value end
+    local device = merged({ name = "Mine-1", source = "datasheet", memory_bytes = 40e9, memory_bandwidth = 1.5e12,
+      peak_flops = { fp32 = 19.5e12, bf16 = 312e12 } }, changes)
     local cluster = cluster_module.check({ name = "mine", summary = "mine", source = "mine", gpus_per_node = 1,
       device = device, links = {} }, "mine")
     cluster.device = require("ett.profile.device").check(device, "mine")
@@ -326,9 +325,8 @@ describe("assumptions without samples", function()
 
   it("use probed rates for products and memory, and less than a datasheet's rates", function()
     local function seconds(fields, name, shape)
-      local device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10,
-        memory_bandwidth = 1e12 }
-      for field, value in pairs(fields) do device[field] = value end
+      local device = merged({ name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10,
+        memory_bandwidth = 1e12 }, fields)
       local cluster = cluster_module.get { name = "mine", summary = "a card", source = "s", gpus_per_node = 1,
         device = device, links = {} }
       return lower_times.new(cluster, false):operator(operator.get(name), shape, "bf16", "forward").seconds

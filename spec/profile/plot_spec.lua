@@ -1,5 +1,6 @@
 --- Plots of ett fit: points are at their coordinates, and the files are complete, well-formed and harmless.
 local fit_plot = require "ett.profile.plot"
+local merged = require "ett.base.merged"
 local raised = require "raised"
 local svg = require "ett.report.svg"
 local xml = require "xml"
@@ -8,17 +9,13 @@ local entry = { gpu = "NVIDIAA100-SXM4-80GB", name = "gelu", dtype = "fp16",
   path = "d/NVIDIAA100-SXM4-80GB_gelu_fp16.csv" }
 
 local function result(points, more)
-  local r = { path = entry.path, entry = entry, pass = "forward", points = points, rows = #points, median = 0.0123,
-    ninety = 0.045, coverage = 0.91 }
-  for name, value in pairs(more or {}) do r[name] = value end
-  return r
+  return merged({ path = entry.path, entry = entry, pass = "forward", points = points, rows = #points, median = 0.0123,
+    ninety = 0.045, coverage = 0.91 }, more)
 end
 
 local function point(line, seconds, predicted, more)
-  local p = { row = line - 1, line = line, seconds = seconds, predicted = predicted, low = 0.8 * predicted,
-    high = 1.25 * predicted, held_out = true }
-  for name, value in pairs(more or {}) do p[name] = value end
-  return p
+  return merged({ row = line - 1, line = line, seconds = seconds, predicted = predicted, low = 0.8 * predicted,
+    high = 1.25 * predicted, held_out = true }, more)
 end
 
 --- Positions of a chart's decades: a function from page coordinates to microseconds, read off the ticks' own texts.

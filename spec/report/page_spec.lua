@@ -2,6 +2,7 @@
 local inflate = require "inflate"
 local json = require "ett.json"
 local lanes = require "ett.report.page.lanes"
+local merged = require "ett.base.merged"
 local pack = require "ett.pack"
 local pages = require "ett.report.page"
 
@@ -81,9 +82,8 @@ describe("ett.pack", function()
 
   it("refuses impossible lanes", function()
     local function lane(change)
-      local given = { start = { 1 }, duration = { 1 }, label = { 1 }, kind = { 0 }, from = 0, to = 2, bins = 4,
-        chunk_events = 4 }
-      for key, value in pairs(change) do given[key] = value end
+      local given = merged({ start = { 1 }, duration = { 1 }, label = { 1 }, kind = { 0 }, from = 0, to = 2, bins = 4,
+        chunk_events = 4 }, change)
       return function() pack.lane(given) end
     end
     assert.has_error(lane { duration = {} }, "field 'duration' must hold 1 integers, got 0")

@@ -2,6 +2,7 @@
 local ended = require("command").ended
 local host = require "ett.host"
 local lfs = require "lfs"
+local merged = require "ett.base.merged"
 local stand_in = require "stand_in"
 
 local reason = stand_in.missing()
@@ -13,8 +14,7 @@ local folder = stand_in.each_folder(_ENV)
 
 --- Runs `ett ARGUMENTS` as two ranks of one machine with two devices.
 local function ranks(arguments, settings)
-  local all = { ETT_GPU_DEVICES = 2 }
-  for name, value in pairs(settings or {}) do all[name] = value end
+  local all = merged({ ETT_GPU_DEVICES = 2 }, settings)
   local command = stand_in.command(folder, arguments, all)
   local before, after = command:match("^(.- env .-)(%S*/bin/ett'? .*)$")
   local pipe = io.popen(("{ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 "

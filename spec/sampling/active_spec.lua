@@ -1,5 +1,6 @@
 --- Active sampling on synthetic times: chosen shapes, and the stopping rule.
 local active = require "ett.sampling.active"
+local merged = require "ett.base.merged"
 local surfaces = require "ett.sampling.surfaces"
 local campaign = require "ett.sampling.campaign"
 local find = require "ett.base.find"
@@ -19,8 +20,7 @@ local function run_chooser(seconds_of, target_error, options, rows)
   local target = target_of { rows = rows or side, inner = rows or side, outer = 8 }
   local list, chosen = {}, {}
   for i = 1, target.total do list[i] = i end
-  local given = { target_error = target_error, dtype = "fp32" }
-  for name, value in pairs(options or {}) do given[name] = value end
+  local given = merged({ target_error = target_error, dtype = "fp32" }, options)
   local chooser = active.chooser(target, list, given)
   for at in chooser.next do
     chosen[#chosen + 1] = at

@@ -1,5 +1,6 @@
 --- Shapes in campaign files: accepted and refused descriptions.
 local campaign = require "ett.sampling.campaign"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local raised = require "raised"
 local sample = require "ett.sample"
@@ -39,8 +40,7 @@ describe("a grid", function()
 
   it("accepts 0 only for dimensions that allow it", function()
     local function flash(shapes)
-      local whole = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 32 }
-      for name, value in pairs(shapes) do whole[name] = value end
+      local whole = merged({ batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 32 }, shapes)
       return { operator = "flash_attention", columns = { "seq_q", "causal", "batch", "heads", "kv_heads", "seq_k",
         "head_dim" }, shapes = whole }
     end

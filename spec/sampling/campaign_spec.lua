@@ -2,6 +2,7 @@ local command = require "command"
 local campaign = require "ett.sampling.campaign"
 local find = require "ett.base.find"
 local lfs = require "lfs"
+local merged = require "ett.base.merged"
 local sample = require "ett.sample"
 local space = require "ett.sampling.space"
 local sampler = require "ett.sampling.sampler"
@@ -144,11 +145,10 @@ end)
 
 describe("a reference file", function()
   local function refusal(changes)
-    local fields = { kernel_name = "RoPE", first_n_column = 5,
+    local fields = merged({ kernel_name = "RoPE", first_n_column = 5,
       columns_name = { "mp", "b", "h", "l", "dim", "F_dur(us)" }, starts = { 1, 4, 16, 1024, 2048 },
       steps = { 2, 2, 8, 512, 512 }, ends = { 1, 8, 24, 1024, 2048 },
-      operators = { "mul", "mul", "add", "add", "add" } }
-    for name, value in pairs(changes) do fields[name] = value end
+      operators = { "mul", "mul", "add", "add", "add" } }, changes)
     local ok, why = pcall(function() return campaign.of_document(fields, "file.yml").targets[1].operator end)
     return ok and "" or tostring(why)
   end

@@ -1,6 +1,7 @@
 --- `ett cluster init` on a machine with GPUs: on the stand-in (spec/support/gpu), whose products take 3 us and their
 --- FLOPs at 400 TFLOP/s, whose copies between devices run at 400 GB/s over the link and at 50 GB/s without one.
 local ended = require("command").ended
+local merged = require "ett.base.merged"
 local stand_in = require "stand_in"
 
 if not require("needs").gpu(stand_in.missing(), "ett cluster init with GPUs", _ENV) then return end
@@ -8,8 +9,7 @@ if not require("needs").gpu(stand_in.missing(), "ett cluster init with GPUs", _E
 local folder = stand_in.each_folder(_ENV)
 
 local function init(settings, more)
-  local all = { ETT_GPU_REPORT = folder .. "/report" }
-  for name, value in pairs(settings or {}) do all[name] = value end
+  local all = merged({ ETT_GPU_REPORT = folder .. "/report" }, settings)
   return stand_in.run(folder, "cluster init mine " .. (more or ""), all)
 end
 

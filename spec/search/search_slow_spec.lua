@@ -3,6 +3,7 @@ package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support
 local fields = require "ett.plan.fields"
 local floor = require "ett.search.floor"
 local lower = require "ett.step.lower"
+local merged = require "ett.base.merged"
 local plan_module = require "ett.plan"
 local search = require "ett.search.search"
 local slow_samples = require "slow_samples"
@@ -407,8 +408,7 @@ describe("money, energy, days and memory", function()
     local experts = require("ett.model").new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024,
       vocab = 32000, experts = 8, top_k = 2 })
     for _, case in ipairs { { experts, { expert_skew = 1 } }, { model, { cp = 4, cp_balanced = false } } } do
-      local own = { seq = 4096, global_batch = 16, cp = 1, schedule = "1f1b" }
-      for name, value in pairs(case[2]) do own[name] = value end
+      local own = merged({ seq = 4096, global_batch = 16, cp = 1, schedule = "1f1b" }, case[2])
       local given = { model = case[1], plan = own, tokens = 1e11, objective = "kwh", keep = 5 }
       local bounded = small(given)
       given.exhaustive = true
@@ -418,8 +418,7 @@ describe("money, energy, days and memory", function()
   end)
 
   it("have the checkpoints of whole steps and short runs, with the digits of estimates", function()
-    local own = { failures_per_device_day = 0.5, restart_seconds = 60, device_storage_bandwidth = 1e8 }
-    for name, value in pairs(plan) do own[name] = value end
+    local own = merged({ failures_per_device_day = 0.5, restart_seconds = 60, device_storage_bandwidth = 1e8 }, plan)
     for _, case in ipairs { { 1, 1e11 }, { 1e4, 1e7 }, { false, 1e6 } } do
       own.checkpoint_every_seconds = case[1] or nil
       local given = { plan = own, tokens = case[2], objective = "days", keep = 5 }

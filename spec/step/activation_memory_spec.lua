@@ -7,10 +7,8 @@ local raised = require "raised"
 --- Bytes that one more layer keeps: the difference of two models, so that embedding and head cancel.
 local function layer_bytes(h, plan, arch)
   local function run(layers)
-    local hyper = { layers = layers }
-    for key, value in pairs(h) do hyper[key] = value end
-    return estimate.new { model = model_module.new(arch or "gpt", hyper), plan = plan, cluster = "dgx_h100",
-      profile = false }.stages[1].activation_bytes
+    return estimate.new { model = model_module.new(arch or "gpt", merged({ layers = layers }, h)), plan = plan,
+      cluster = "dgx_h100", profile = false }.stages[1].activation_bytes
   end
   return (run(4) - run(2)) / 2
 end
@@ -51,9 +49,7 @@ describe("an input that several operators read", function()
   -- Values of a token that a layer keeps, in bf16; inputs of the two norms, queries and keys included.
   local function values(arch, h, dtype)
     local function run(layers)
-      local hyper = { layers = layers }
-      for key, value in pairs(h) do hyper[key] = value end
-      return estimate.new { model = model_module.new(arch, hyper), cluster = "dgx_h100",
+      return estimate.new { model = model_module.new(arch, merged({ layers = layers }, h)), cluster = "dgx_h100",
         plan = { seq = 1024, micro_batches = 1, dtype = dtype } }.stages[1].activation_bytes
     end
     return (run(3) - run(2)) / 1024 / 2
@@ -84,11 +80,9 @@ end)
 describe("DeepSeek-V3 under Megatron-Core, as its report states", function()
   local function third(more)
     local split = { 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2 }
-    local plan = { seq = 4096, pp = 4, vp = 4, schedule = "interleaved", ep = 64, etp = 1, dp = 64, zero = 1,
-      micro_batches = 32, fused_accumulation = true, split = split }
-    for key, value in pairs(more) do plan[key] = value end
     return estimate.new { model = model_module.new("deepseek-v3", { mtp_layers = 0 }), cluster = "gb200_nvl72",
-      profile = false, plan = plan }.stages[3]
+      profile = false, plan = merged({ seq = 4096, pp = 4, vp = 4, schedule = "interleaved", ep = 64, etp = 1, dp = 64,
+      zero = 1, micro_batches = 32, fused_accumulation = true, split = split }, more) }.stages[3]
   end
   local function near(wanted, bytes, part)
     assert.is_true(math.abs(bytes / 2 ^ 30 / wanted - 1) < part, ("%g GiB, got %g"):format(wanted, bytes / 2 ^ 30))
@@ -233,7 +227,7 @@ describe("the head's input under sequence parallelism", function()
   -- Stored bytes, and collectives of the head in the backward pass.
   local function head(stack, more)
     local e = estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_h100", units = true,
-      plan = require "ett.base.merged"({ tp = 4, seq = 1024, micro_batches = 1, sequence_parallel = true,
+      plan = merged({ tp = 4, seq = 1024, micro_batches = 1, sequence_parallel = true,
         stack = stack }, more) }
     local names, middle = {}, 0
     for _, kind in ipairs(e.lowered.kinds) do
@@ -263,8 +257,7 @@ end)
 describe("a layer of single PyTorch operators", function()
   local h, f = 1024, 2816
   local function values(stack, plan, norm)
-    local all = { seq = 1024, micro_batches = 1, stack = stack }
-    for key, value in pairs(plan or {}) do all[key] = value end
+    local all = merged({ seq = 1024, micro_batches = 1, stack = stack }, plan)
     return layer_bytes({ hidden = h, heads = 16, ffn = f, vocab = 32000, norm = norm }, all, "llama") / 1024
   end
   local attention, mlp = 2 * (3 * h + h) + 4 * 16, 2 * 3 * f
@@ -301,8 +294,7 @@ describe("a soft cap", function()
       for _, fields in ipairs { h, hyper } do
         for key, value in pairs(fields) do own[key] = value end
       end
-      local all = { seq = 1024, micro_batches = 1, stack = stack }
-      for key, value in pairs(plan or {}) do all[key] = value end
+      local all = merged({ seq = 1024, micro_batches = 1, stack = stack }, plan)
       return estimate.new { model = model_module.new("llama", own), cluster = "dgx_h100", plan = all }
     end
     local e, found = run(true), false
@@ -387,8 +379,7 @@ describe("recompute = policy", function()
     local attention = 2 * (1024 + 1024 + 2 * 16 + 1024 + 256)
     assert.equal(attention, values(1))
     assert.equal(attention + 2 * 2 * 2 * 1024, values(2)) -- two copies go to the experts, and come back
-    local hyper = { layers = 4 }
-    for key, value in pairs(h) do hyper[key] = value end
+    local hyper = merged({ layers = 4 }, h)
     local function recomputed(mode)
       local e, seconds = estimate.new { cluster = "dgx_h100", model = model_module.new("mixtral", hyper),
         plan = { seq = 1024, micro_batches = 1, recompute = mode, stack = "torchtitan", dp = 2, ep = 2, zero = 3 } }, {}
@@ -542,8 +533,7 @@ describe("modules of selective recomputation", function()
   local mixture = { hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2, moe_ffn = 512, q_lora_rank = 256,
     kv_lora_rank = 128, qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }
   local dense = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
-  local shared = { shared_experts = 1 }
-  for key, value in pairs(mixture) do shared[key] = value end
+  local shared = merged({ shared_experts = 1 }, mixture)
   local tokens = 2.0 * 1024
   -- Module, model, operators that run again, values of a token that are made again (bytes each).
   for _, case in ipairs {
@@ -560,8 +550,7 @@ describe("modules of selective recomputation", function()
   } do
     it(("run what %s names again, and do not keep what that makes"):format(case[1]), function()
       local function run(recompute, layers)
-        local hyper = { layers = layers }
-        for key, value in pairs(case[2]) do hyper[key] = value end
+        local hyper = merged({ layers = layers }, case[2])
         return estimate.new { model = model_module.new(hyper.experts and "mixtral" or "llama", hyper),
           cluster = "dgx_h100", plan = { seq = 1024, micro_batch = 2, micro_batches = 1, recompute = recompute,
             recompute_modules = recompute == "selective" and { case[1] } or nil } }
@@ -579,8 +568,7 @@ describe("modules of selective recomputation", function()
   end
 
   it("include all of a mixture of experts: all-to-alls run again, hidden as before, only its input stays", function()
-    local hyper = { layers = 4 }
-    for key, value in pairs(shared) do hyper[key] = value end
+    local hyper = merged({ layers = 4 }, shared)
     local function run(layers, modules, more)
       hyper.layers = layers
       local plan = { seq = 1024, micro_batch = 2, micro_batches = 1, ep = 8, dp = 8,
@@ -643,10 +631,8 @@ end)
 describe("a recomputed layer", function()
   local hidden = 1024
   local function run(arch, hyper, plan)
-    local all = { hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 }
-    for name, value in pairs(hyper) do all[name] = value end
-    return estimate.new { model = model_module.new(arch, all), cluster = "dgx_h100", plan = plan, profile = false,
-      units = true }
+    return estimate.new { model = model_module.new(arch, merged({ hidden = hidden, heads = 16, ffn = 4096, vocab = 32000
+      }, hyper)), cluster = "dgx_h100", plan = plan, profile = false, units = true }
   end
 
   it("holds the tokens that it reads: of an encoder or a decoder", function()

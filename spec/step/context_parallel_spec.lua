@@ -2,6 +2,7 @@
 --- one.
 local estimate = require "ett.step.estimate"
 local exactly = require "exactly"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local raised = require "raised"
@@ -24,8 +25,7 @@ local profile = {
 
 local function given(plan)
   asked = {}
-  local full = { seq = 4096, micro_batches = 1, gradient_dtype = "fp32", fused_accumulation = true }
-  for name, value in pairs(plan) do full[name] = value end
+  local full = merged({ seq = 4096, micro_batches = 1, gradient_dtype = "fp32", fused_accumulation = true }, plan)
   return { model = model_module.new("llama", hyper), cluster = cluster, profile = profile, plan = full }
 end
 
@@ -177,10 +177,8 @@ describe("a ring whose neighbours exchange tokens for heads", function()
   it("gives a rank the same query-key pairs for every division", function()
     local op = operators.get "flash_attention"
     local function flops(plan)
-      local c = { micro_batch = 1, heads = 16, kv_heads = 4, hidden = 512, seq = 4096, tp = 1, cp = 8,
-        cp_method = "ring" }
-      for name, value in pairs(plan) do c[name] = value end
-      return op.flops(op.shape(c), "forward")
+      return op.flops(op.shape(merged({ micro_batch = 1, heads = 16, kv_heads = 4, hidden = 512, seq = 4096, tp = 1,
+        cp = 8, cp_method = "ring" }, plan)), "forward")
     end
     for _, ulysses in ipairs { 2, 4 } do assert.equal(flops {}, flops { cp_ulysses = ulysses }) end
     assert.near(flops {}, flops { cp_ulysses = 8 }, 1e-3 * flops {})

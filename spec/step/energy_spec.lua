@@ -3,22 +3,21 @@ local cluster_parts = require "cluster_parts"
 local estimate = require "ett.step.estimate"
 local energy = require "ett.step.energy"
 local exactly = require "exactly"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 
 local model = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024 })
 
 --- A cluster on which every operator takes `seconds`.
 local function run(power, seconds, plan, more)
-  local cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = { name = "D",
-    peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12, power_watts = 500, power = power } }
-  for k, v in pairs(more or {}) do cluster[k] = v end
+  local cluster = merged({ name = "flat", path = "spec", gpus_per_node = 4, device = { name = "D", peak_flops = {
+    bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12, power_watts = 500, power = power } }, more)
   local profile = { operator = function()
     return exactly(seconds)
   end, collective = function()
     return exactly(1e-3)
   end }
-  local full = { seq = 512, micro_batches = 4, fused_accumulation = true }
-  for k, v in pairs(plan or {}) do full[k] = v end
+  local full = merged({ seq = 512, micro_batches = 4, fused_accumulation = true }, plan)
   return estimate.new { model = model, cluster = cluster, profile = profile, plan = full }
 end
 
@@ -53,8 +52,7 @@ describe("the power of a device", function()
           local own = (op.family ~= "gemm" or name == "lm_head") and schema.wide(dtype) or dtype
           return exactly(pass == "update" and 0.0 or 2 * measure(op, shape, own, pass))
         end, collective = function() end }
-        local full = { seq = 512, micro_batches = 4, fused_accumulation = true }
-        for k, v in pairs(plan) do full[k] = v end
+        local full = merged({ seq = 512, micro_batches = 4, fused_accumulation = true }, plan)
         return estimate.new { model = of or model, profile = profile, plan = full,
           cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = device } }.device_watts
       end
@@ -133,8 +131,7 @@ describe("the energy of a step", function()
       return exactly(1e-4)
     end }
     local function joules(of, plan)
-      local full = { seq = 4096, micro_batches = 4, fused_accumulation = true }
-      for k, v in pairs(plan) do full[k] = v end
+      local full = merged({ seq = 4096, micro_batches = 4, fused_accumulation = true }, plan)
       local e = estimate.new { model = of, profile = profile, plan = full, cluster = { name = "flat", path = "spec",
         gpus_per_node = 8, device = device } }
       return (e.device_watts - 100) * e.step_seconds, e
@@ -202,8 +199,7 @@ describe("the energy of a step", function()
       return cluster
     end
     local function of(cluster, plan)
-      local full = { seq = 512, micro_batches = 4 }
-      for k, v in pairs(plan) do full[k] = v end
+      local full = merged({ seq = 512, micro_batches = 4 }, plan)
       local e = estimate.new { model = model, cluster = cluster, plan = full }
       return e.pue, 1e3 * e.co2_kg_per_step / e.kwh_per_step, e
     end

@@ -1,6 +1,7 @@
 --- Bytes around experts: against Megatron-Core's all-to-all dispatcher, played rank by rank and token by token.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 
 --- Copies of tokens that each rank puts into the exchange and holds for its experts. Ranks: tensor fastest, then data.
@@ -104,8 +105,7 @@ end)
 describe("collectives around experts", function()
   -- Shares of their seconds that are exposed, by pass and name.
   local function exposed(plan, stack)
-    local given = { seq = 4096, micro_batches = 4, tp = 4, dp = 8, ep = 2, stack = stack }
-    for name, value in pairs(plan) do given[name] = value end
+    local given = merged({ seq = 4096, micro_batches = 4, tp = 4, dp = 8, ep = 2, stack = stack }, plan)
     local e = estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", plan = given,
       units = true, interval = false }
     local found = {}

@@ -1,6 +1,7 @@
 --- The busiest expert-parallel rank: against tokens counted one by one.
 local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local raised = require "raised"
@@ -27,8 +28,7 @@ describe("a step with unlike experts", function()
   local hyper = { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, experts = 16, top_k = 2 }
   local model = model_module.new("mixtral", hyper)
   local function given(plan)
-    local full = { seq = 1024, micro_batches = 4, dp = 8, ep = 8 }
-    for k, v in pairs(plan) do full[k] = v end
+    local full = merged({ seq = 1024, micro_batches = 4, dp = 8, ep = 8 }, plan)
     return { model = model, cluster = "dgx_h100", plan = full }
   end
   local function run(plan) return estimate.new(given(plan)) end

@@ -75,10 +75,8 @@ describe("a dispatcher that sends a token once to a place", function()
   local hyper = { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000, experts = 16, top_k = 4 }
   local function given(plan, more)
     local own = merged(hyper, more)
-    local full = { seq = 1024, micro_batches = 4, dp = 8 }
-    for k, v in pairs(plan) do full[k] = v end
-    return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full,
-      interval = false }
+    return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = merged({ seq = 1024,
+      micro_batches = 4, dp = 8 }, plan), interval = false }
   end
   local function bytes_of(plan, more)
     asked, rates = {}, {}

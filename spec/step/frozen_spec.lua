@@ -2,6 +2,7 @@
 local command = require "command"
 local estimate = require "ett.step.estimate"
 local exactly = require "exactly"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan = require "ett.plan"
 local random_plans = require "random_plans"
@@ -27,10 +28,8 @@ local bytes_alone = {
 }
 
 local function of(fields, profile)
-  local p = { seq = tokens, micro_batches = 2, fused_accumulation = true }
-  for name, value in pairs(fields) do p[name] = value end
-  return estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = profile or flops_alone,
-    interval = false }
+  return estimate.new { model = model(), plan = merged({ seq = tokens, micro_batches = 2, fused_accumulation = true },
+    fields), cluster = random_plans.flat, profile = profile or flops_alone, interval = false }
 end
 
 -- Weights of a layer's products, and of the model.
@@ -147,8 +146,7 @@ describe("frozen layers", function()
     local cluster = random_plans.with(random_plans.flat, { host = { bandwidth = 1e12, source = "made up" } })
     --- Bytes of weights, drawn in units of a kind, and those by which a backward pass lasts longer.
     local function read(fields, kind)
-      local p = { seq = tokens, micro_batches = 2, fused_accumulation = true }
-      for name, value in pairs(fields) do p[name] = value end
+      local p = merged({ seq = tokens, micro_batches = 2, fused_accumulation = true }, fields)
       local e = estimate.new { model = model(), plan = p, cluster = cluster, profile = bytes_alone, units = true }
       local drawn, stage, lane = 0.0, timeline.of(e).stages[1], p.zero == 3 and "weights" or "from host"
       for _, m in ipairs(stage.messages) do
@@ -191,12 +189,9 @@ end)
 describe("a frozen embedding", function()
   local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
   local function run(hyper, fields, profile)
-    local p = { seq = tokens, micro_batches = 2, fused_accumulation = true, frozen_layers = layers }
-    for name, value in pairs(fields) do p[name] = value end
-    local h = { layers = layers, hidden = hidden, heads = 16, ffn = ffn, vocab = vocab }
-    for name, value in pairs(hyper) do h[name] = value end
-    return estimate.new { model = model_module.new("llama", h), plan = p, cluster = random_plans.flat,
-      profile = profile or flops_alone }
+    local p = merged({ seq = tokens, micro_batches = 2, fused_accumulation = true, frozen_layers = layers }, fields)
+    return estimate.new { model = model_module.new("llama", merged({ layers = layers, hidden = hidden, heads = 16,
+      ffn = ffn, vocab = vocab }, hyper)), plan = p, cluster = random_plans.flat, profile = profile or flops_alone }
   end
   local function sums(e)
     local trained, whole = 0, 0
@@ -259,8 +254,7 @@ local seconds_alone = {
 describe("recomputation of frozen layers", function()
   --- Seconds of a step, of recomputation in each stage, and of repeated parts in the timeline of stage 1.
   local function repeated(fields)
-    local p = { seq = tokens, micro_batches = 2, fused_accumulation = true, tp = 2 }
-    for name, value in pairs(fields) do p[name] = value end
+    local p = merged({ seq = tokens, micro_batches = 2, fused_accumulation = true, tp = 2 }, fields)
     local e = estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = seconds_alone,
       units = true }
     local stages, drawn, lines = {}, 0.0, 0.0

@@ -1,6 +1,7 @@
 --- Goodput against a simulation of failures, one event after the other.
 local estimate = require "ett.step.estimate"
 local goodput = require "ett.step.goodput"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local run_oracles = require "run_oracles"
@@ -35,8 +36,7 @@ describe("goodput", function()
   it("lengthens a run, and follows failures, bandwidth and restarts of plan and cluster", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)
-      local full = { seq = 1024, dp = 8, micro_batches = 4, tokens = 1e10 }
-      for k, v in pairs(plan) do full[k] = v end
+      local full = merged({ seq = 1024, dp = 8, micro_batches = 4, tokens = 1e10 }, plan)
       return estimate.new { model = model, cluster = "dgx_h100", plan = full }
     end
     local e = run { failures_per_device_day = 0.01, restart_seconds = 300, checkpoint_every_seconds = 1000,
@@ -58,9 +58,8 @@ describe("goodput", function()
   it("has checkpoints after whole steps, and one at the end of a run shorter than their interval", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)
-      local full = { seq = 1024, dp = 8, micro_batches = 4, failures_per_device_day = 1, restart_seconds = 60,
-        device_storage_bandwidth = 1e9, tokens = 1e12 }
-      for k, v in pairs(plan) do full[k] = v end
+      local full = merged({ seq = 1024, dp = 8, micro_batches = 4, failures_per_device_day = 1, restart_seconds = 60,
+        device_storage_bandwidth = 1e9, tokens = 1e12 }, plan)
       local e = estimate.new { model = model, cluster = "dgx_h100", plan = full }
       local text
       for _, warning in ipairs(e.warnings) do text = warning:match "^checkpoint_every_seconds.*" or text end
@@ -190,8 +189,7 @@ describe("goodput", function()
     end)
     assert.is_false(ok)
     assert.matches("field 'failures_per_device_day' must be a number from 0 to 1, got 1.5", tostring(raised), 1, true)
-    local cluster = {}
-    for k, v in pairs(require("ett.profile.cluster").get "dgx_h100") do cluster[k] = v end
+    local cluster = merged(require("ett.profile.cluster").get "dgx_h100")
     cluster.failures, cluster.path, cluster.folder = { per_device_day = 2, source = "spec" }, nil, nil
     cluster.node_tier = nil
     ok, raised = pcall(require("ett.profile.cluster").get, cluster)

@@ -1,5 +1,6 @@
 --- What a device holds beyond states and activations: against a walk through the passes, and sums by hand.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local step_core = require "step_core"
 local generator = require("random").integers
@@ -68,9 +69,8 @@ describe("the memory of an estimate", function()
   local hyper = { layers = 12, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672, vocab = 128256 }
   local tokens, h, f, t = 4096.0, 8192.0, 28672.0, 4
   local function run(plan, stack)
-    local all = { seq = 4096, tp = t, dp = 2, micro_batches = 4, sequence_parallel = true, zero = 1, stack = stack,
-      fused_accumulation = true }
-    for name, value in pairs(plan or {}) do all[name] = value end
+    local all = merged({ seq = 4096, tp = t, dp = 2, micro_batches = 4, sequence_parallel = true, zero = 1,
+      stack = stack, fused_accumulation = true }, plan)
     return estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_b200", plan = all }
   end
 
@@ -156,7 +156,7 @@ describe("the memory of an estimate", function()
     local full = { zero = 0, dtype = "fp32", failures_per_device_day = 1e-3 }
     local e = run(full)
     assert.near(12 * e.stages[1].parameters * t / e.devices, e.checkpoint_bytes, 1)
-    assert.near(e.step_seconds, run(require("ett.base.merged")(full, { optimizer_bytes = 8 })).step_seconds, 1e-12)
+    assert.near(e.step_seconds, run(merged(full, { optimizer_bytes = 8 })).step_seconds, 1e-12)
     local s = run({ zero = 0, dtype = "fp32", offload_optimizer = 1 }).stages[1]
     assert.near((8 + 4) * s.parameters, s.host_bytes, 1) -- two moments, and the gradients of the update
     local rows = require("ett.search.sweep").new { model = model_module.new("llama", hyper), cluster = "dgx_b200",
@@ -172,8 +172,7 @@ describe("the memory of an estimate", function()
 
   it("adds up whole gradients until the last micro-batch if their reduction is deferred", function()
     local function of(more, stack)
-      local plan = { tp = 1, sequence_parallel = false, dp = 8, zero = 3, micro_batches = 4 }
-      for name, value in pairs(more or {}) do plan[name] = value end
+      local plan = merged({ tp = 1, sequence_parallel = false, dp = 8, zero = 3, micro_batches = 4 }, more)
       return run(plan, stack or "transformers_fsdp")
     end
     local deferred, every = of(), of({}, "transformers_fsdp:defers_gradients=false")
@@ -196,9 +195,8 @@ describe("the memory of an estimate", function()
 
   it("of the gradients of one micro-batch counts what exceeds the peak of the passes, without replicas", function()
     local function stage(more, frees)
-      local plan = { tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 1, gradient_dtype = "bf16",
-        optimizer_bytes = 4 }
-      for name, value in pairs(more or {}) do plan[name] = value end
+      local plan = merged({ tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 1,
+        gradient_dtype = "bf16", optimizer_bytes = 4 }, more)
       return run(plan, "fsdp_eager:frees_gradients=" .. tostring(frees ~= false)).stages[1]
     end
     local kept, freed = stage({ seq = 8192 }, false), stage { seq = 8192 } -- every layer stores its activations
@@ -209,7 +207,7 @@ describe("the memory of an estimate", function()
     local short = { recompute = "full", seq = 512 }
     local whole, repeated = stage(short, false), stage(short)
     local function layers(n)
-      return estimate.new { model = model_module.new("llama", require "ett.base.merged"(hyper, { layers = n })),
+      return estimate.new { model = model_module.new("llama", merged(hyper, { layers = n })),
         cluster = "dgx_b200", plan = { seq = 512, micro_batches = 1, stack = "fsdp_eager" } }.stages[1].activation_bytes
     end
     assert.near(whole.gradient_bytes + layers(12) - layers(11) - whole.activation_bytes - whole.working_bytes,
@@ -241,8 +239,7 @@ describe("the memory of an estimate", function()
 
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
-      local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }
-      for name, value in pairs(more or {}) do plan[name] = value end
+      local plan = merged({ tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }, more)
       return run(plan, stack or "torchtitan").stages[1]
     end
     local layer = h * (h + 2048) + h * h + 3 * h * f + 2 * h
@@ -285,10 +282,8 @@ describe("the memory of an estimate", function()
   it("holds quantised weights as the stack does, with transposed copies if products need them", function()
     local products = 12 * (h * (h + 2048) + h * h + 3 * h * f) / t
     local function weights(cluster, dtype, how, plan)
-      local all = { seq = 4096, tp = t, dp = 2, micro_batches = 4, dtype = dtype, stack = "megatron" .. how }
-      for name, value in pairs(plan or {}) do all[name] = value end
-      return estimate.new { model = model_module.new("llama", hyper), cluster = cluster, plan = all }.stages[1]
-        .weight_bytes
+      return estimate.new { model = model_module.new("llama", hyper), cluster = cluster, plan = merged({ seq = 4096,
+        tp = t, dp = 2, micro_batches = 4, dtype = dtype, stack = "megatron" .. how }, plan) }.stages[1].weight_bytes
     end
     local plain = weights("dgx_h100", "bf16", "")
     -- Bytes of one weight beyond its 16 bits: beside, only and single.
@@ -392,10 +387,8 @@ end)
 describe("weight gradients of their own units", function()
   local tokens, h, f, heads, layers = 1024.0, 1024, 2816, 16, 4 -- layers of a stage
   local function run(plan, more)
-    local hyper = { layers = 4 * layers, hidden = h, heads = heads, ffn = f, vocab = 32000 }
-    for name, value in pairs(more or {}) do hyper[name] = value end
-    local all = { seq = 1024, micro_batches = 16, pp = 4, fused_accumulation = true, stack = "plain" }
-    for name, value in pairs(plan) do all[name] = value end
+    local hyper = merged({ layers = 4 * layers, hidden = h, heads = heads, ffn = f, vocab = 32000 }, more)
+    local all = merged({ seq = 1024, micro_batches = 16, pp = 4, fused_accumulation = true, stack = "plain" }, plan)
     return estimate.new { model = model_module.new(hyper.norm and "gpt" or "llama", hyper), cluster = "dgx_h100",
       plan = all, profile = false, units = true }
   end

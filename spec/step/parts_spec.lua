@@ -2,6 +2,7 @@
 local cluster_module = require "ett.profile.cluster"
 local cluster_parts = require "cluster_parts"
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local raised = require "raised"
 local sweep = require "ett.search.sweep"
@@ -12,16 +13,13 @@ local fast = cluster_parts.kind("fast", 1e15, 1e12, 80e9, 4e10)
 local slow = cluster_parts.kind("slow", 1e14, 5e11, 8e9, 2e10)
 
 local function both(list, more)
-  local cluster = { name = "both", summary = "both", source = "spec", parts = list, links = { inter = {
-    bandwidth_per_gpu = 1e10, bandwidth_per_node = 1e10, source = "spec" } } }
-  for name, value in pairs(more or {}) do cluster[name] = value end
-  return cluster
+  return merged({ name = "both", summary = "both", source = "spec", parts = list, links = { inter = {
+    bandwidth_per_gpu = 1e10, bandwidth_per_node = 1e10, source = "spec" } } }, more)
 end
 local mixed = both { { cluster = fast, nodes = 4 }, { cluster = slow, nodes = 4 } }
 
 local function run(plan, cluster, units)
-  local full = { seq = 1024, micro_batches = 4 }
-  for name, value in pairs(plan) do full[name] = value end
+  local full = merged({ seq = 1024, micro_batches = 4 }, plan)
   return estimate.new { model = model, cluster = cluster or mixed, plan = full, units = units }
 end
 

@@ -30,8 +30,7 @@ local profile = {
 
 local function given(plan, of)
   asked = {}
-  local full = { seq = 512, dp = 16, micro_batches = 2, fused_accumulation = true, bucket_bytes = 1e12 }
-  for name, value in pairs(plan) do full[name] = value end
+  local full = merged({ seq = 512, dp = 16, micro_batches = 2, fused_accumulation = true, bucket_bytes = 1e12 }, plan)
   return { model = model, cluster = of or cluster, profile = profile, plan = full }
 end
 local function run(plan)
@@ -213,10 +212,8 @@ describe("weights under ZeRO-3", function()
 
   it("and gradients of stages move once a step under FSDP2, whatever the number of micro-batches", function()
     local function step(more, stack)
-      local plan = { zero = 3, pp = 2, dp = 8, stack = stack or "fsdp_eager", overlap_gradients = false,
-        overlap_parameters = false }
-      for name, value in pairs(more) do plan[name] = value end
-      return run(plan)
+      return run(merged({ zero = 3, pp = 2, dp = 8, stack = stack or "fsdp_eager", overlap_gradients = false,
+        overlap_parameters = false }, more))
     end
     local function passes(s) return s.micro_batch_forward_seconds + s.micro_batch_backward_seconds end
     for _, count in ipairs { 1, 4 } do
@@ -309,8 +306,7 @@ describe("layers whose weights are gathered one ahead", function()
   it("wait for gathers of their own sizes, and end with the computing of the last layer", function()
     for _, case in ipairs { {}, { pp = 2, dp = 8 }, { recompute = "full" }, { stack = "megatron_fsdp:graphs" } } do
       for _, slower in ipairs { 0.1, 1, 2, 10 } do
-        local plan = { zero = 3, overlap_parameters = true, overlap_gradients = false, stack = "plain" }
-        for name, value in pairs(case) do plan[name] = value end
+        local plan = merged({ zero = 3, overlap_parameters = true, overlap_gradients = false, stack = "plain" }, case)
         local all = given(plan)
         all.model, all.units, all.profile = large, true, { operator = profile.operator,
           collective = function(_, kind, bytes)
@@ -347,8 +343,7 @@ describe("layers whose weights are gathered several ahead", function()
   local wide = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 65536 })
 
   local function step(plan, depth, slower, own)
-    local all = { zero = 3, overlap_parameters = true, overlap_gradients = false, prefetch = depth }
-    for name, value in pairs(plan) do all[name] = value end
+    local all = merged({ zero = 3, overlap_parameters = true, overlap_gradients = false, prefetch = depth }, plan)
     local what = given(all)
     what.model, what.units, what.profile = own or wide, true, { operator = profile.operator,
       collective = function(_, kind, bytes)
@@ -420,7 +415,7 @@ describe("offloading", function()
 
   it("leaves two layers of one micro-batch on the device, and what recomputation repeats", function()
     local function stage(number, plan)
-      return run(require("ett.base.merged")({ pp = 4, dp = 1, micro_batches = 8 }, plan)).stages[number]
+      return run(merged({ pp = 4, dp = 1, micro_batches = 8 }, plan)).stages[number]
     end
     for number = 1, 3 do
       -- Two layers a stage; the embedding stores the numbers of its tokens.
@@ -438,7 +433,7 @@ describe("offloading", function()
     -- The last stage has two layers and the head, whose logits are smaller or larger than a layer.
     for vocab, larger in pairs { [1024] = false, [32768] = true } do
       local what = given { pp = 4, dp = 1 }
-      what.model = model_module.new("llama", require("ett.base.merged")(model.hyper, { vocab = vocab }))
+      what.model = model_module.new("llama", merged(model.hyper, { vocab = vocab }))
       local stages = estimate.new(what).stages
       local one = stages[3].activation_bytes / 2 / 2 -- two micro-batches in flight
       local head_bytes = stages[4].activation_bytes - 2 * one
@@ -453,7 +448,7 @@ describe("offloading", function()
     local s = run({ zero = 3, offload_weights = 1 }).stages[1]
     assert.near(plain.weight_bytes, s.host_bytes, 1)
     assert.near(2 * 2 * layer * plain.weight_bytes / (2 * parameters), s.weight_bytes, 1)
-    local slow = require("ett.base.merged")(cluster, { host = { bandwidth = 1e8, source = "spec" } })
+    local slow = merged(cluster, { host = { bandwidth = 1e8, source = "spec" } })
     assert.is_true(estimate.new(given({ dp = 1, offload_weights = 1 }, slow)).stages[1].offload_seconds > 0)
     assert.equal(0, estimate.new(given({ zero = 3, offload_weights = 1 }, slow)).stages[1].offload_seconds)
   end)
@@ -474,7 +469,7 @@ describe("offloading", function()
 
   it("of gradients leaves behind backward passes", function()
     local backward = run({ dp = 1 }).stages[1].micro_batch_backward_seconds
-    local slow = require("ett.base.merged")(cluster, { host = { bandwidth = 1e8, source = "spec" } })
+    local slow = merged(cluster, { host = { bandwidth = 1e8, source = "spec" } })
     local e = estimate.new(given({ dp = 1, offload_gradients = 0.5 }, slow))
     assert.near(2 * (0.5 * 4 * parameters / 1e8 - backward), e.stages[1].offload_seconds, 1e-9)
     e = estimate.new(given({ zero = 2, offload_gradients = 0.5 }, slow)) -- a sixteenth

@@ -128,7 +128,7 @@ describe("the timeline of a step", function()
     { "repeated launches", { pp = 2, tp = 2, dp = 8, recompute = "full", stack = "megatron_moe", micro_batches = 4 } },
   } do
     it("hides the all-to-alls that the estimate hides behind shared experts: " .. case[1], function()
-      local plan = require "ett.base.merged"(case[2], { ep = 8, overlap_all_to_all = "shared_experts" })
+      local plan = merged(case[2], { ep = 8, overlap_all_to_all = "shared_experts" })
       local e = make(shared, plan)
       for s, stage in ipairs(timeline.of(e).stages) do
         local hidden, sums, waited = 0.0, 0.0, false
@@ -166,7 +166,7 @@ end)
 
 describe("messages of gradients and weights", function()
   local spread = { dp = 8, tp = 2, micro_batches = 4 }
-  local function with(more) return require "ett.base.merged"(spread, more) end
+  local function with(more) return merged(spread, more) end
   -- By hand: a rank of tp = 2 holds half of the weights; ZeRO-2 scatters the gradients of each micro-batch, ZeRO-3
   -- gathers the weights for each pass (Rajbhandari et al. 2020). Norms are on each rank.
   local half = (require("ett.model.architecture").parameters(dense) + 21 * 2048) / 2
@@ -203,7 +203,7 @@ describe("messages of gradients and weights", function()
   it("have the type of reduce_dtype, and stored gradients keep theirs", function()
     for zero, times in pairs { [0] = 1, 1, 4, 4 } do
       local function of(more)
-        local e, bytes = make(dense, with(require("ett.base.merged")({ zero = zero }, more))), 0.0
+        local e, bytes = make(dense, with(merged({ zero = zero }, more))), 0.0
         for _, m in ipairs(timeline.of(e).stages[1].messages) do
           if m.lane == "gradients" then bytes = bytes + m.bytes end
         end
@@ -356,8 +356,7 @@ describe("messages of gradients and weights", function()
       { zero = 2, overlap_gradients = true }, { zero = 1, bucket_bytes = 1e7 },
       { zero = 3, stack = "plain:defers_gradients" },
       { zero = 1, pp = 2, schedule = "chimera", micro_batches = 4 } } do
-      local plan = { dp = 8, shard = 4, seq = 512, micro_batches = 2, clip_gradients = false }
-      for key, value in pairs(case) do plan[key] = value end
+      local plan = merged({ dp = 8, shard = 4, seq = 512, micro_batches = 2, clip_gradients = false }, case)
       local e = estimate.new { model = dense, plan = plan, cluster = flat, units = true, profile = profile }
       local found = {}
       for _, m in ipairs(timeline.of(e).stages[1].messages) do
@@ -398,7 +397,7 @@ describe("messages of gradients and weights", function()
     { "tensor ranks of experts", moe, { zero = 3, dp = 8, tp = 2, etp = 1, ep = 4, micro_batches = 2 } } } do
     it("under ZeRO-3 take the exposed and the overlapped seconds of the estimate: " .. case[1], function()
       for _, overlaps in ipairs { false, true } do
-        local plan = require "ett.base.merged"(case[3], { overlap_parameters = overlaps })
+        local plan = merged(case[3], { overlap_parameters = overlaps })
         local e, all, line = make(case[2], plan), 0.0, nil
         for _, stage in ipairs(timeline.of(e).stages) do
           all = all + sum(stage.messages, "weights", seconds_of) / e.plan.pp
@@ -770,8 +769,7 @@ describe("what would help", function()
       assert.is_true(i == 1 or rows[i - 1].saved >= row.saved)
     end
     local function seconds(change)
-      local plan = { pp = 2, tp = 2, dp = 2, micro_batches = 4, seq = 2048 }
-      for key, value in pairs(change) do plan[key] = value end
+      local plan = merged({ pp = 2, tp = 2, dp = 2, micro_batches = 4, seq = 2048 }, change)
       return estimate.new({ model = dense, plan = plan, cluster = "dgx_h100" }).step_seconds
     end
     assert.equal(seconds { recompute = "full" }, by_text["recompute none → full"].seconds)

@@ -128,9 +128,8 @@ describe("steps of slow stages", function()
   local model = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336,
     vocab = 128256 })
   local function run(case, more)
-    local plan = { pp = 4, dp = 8, seq = 8192, micro_batches = case.micro_batches or 32, stack = "plain",
-      split = case.split, schedule = case.schedule }
-    for k, v in pairs(more or {}) do plan[k] = v end
+    local plan = merged({ pp = 4, dp = 8, seq = 8192, micro_batches = case.micro_batches or 32, stack = "plain",
+      split = case.split, schedule = case.schedule }, more)
     return estimate.new { model = model, cluster = "dgx_h100", plan = plan, units = true, interval = false }
   end
 
@@ -280,8 +279,7 @@ describe("steps of slow stages", function()
   it("count slow devices of each stage with jitter, too, as the four steps of two stages do", function()
     for _, split in ipairs { { 10, 6 }, { 13, 3 } } do
       local function added(fields)
-        local plan = { pp = 2, seq = 2048, micro_batches = 8, split = split }
-        for name, value in pairs(fields) do plan[name] = value end
+        local plan = merged({ pp = 2, seq = 2048, micro_batches = 8, split = split }, fields)
         local e = estimate.new { cluster = "dgx_h100", plan = plan,
           model = model_module.new("llama", { layers = 16, hidden = 2048, heads = 16, vocab = 32000 }) }
         return e.varied_mean_seconds / e.step_seconds - 1
@@ -345,8 +343,7 @@ end)
 describe("a step of unlike devices", function()
   local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
   local function run(plan)
-    local full = { seq = 1024, tp = 2, pp = 2, dp = 2, micro_batches = 8 }
-    for k, v in pairs(plan) do full[k] = v end
+    local full = merged({ seq = 1024, tp = 2, pp = 2, dp = 2, micro_batches = 8 }, plan)
     return estimate.new { model = model, cluster = "dgx_h100", plan = full }
   end
 

@@ -15,8 +15,7 @@ local check = {}
 --- A view of a trace of the reference with the args of some metrics, and their results.
 function check.run(folder, names, options)
   local list = metrics.load_all(names)
-  local all = { args = metrics.args(list) }
-  for key, value in pairs(options or {}) do all[key] = value end
+  local all = merged({ args = metrics.args(list) }, options)
   local view = assert(trace_view.open(folder, all))
   local results, reasons = {}, {}
   for _, metric in ipairs(list) do results[metric.name], reasons[metric.name] = metrics.compute(metric, view) end

@@ -1,12 +1,11 @@
 --- A model, and a profile whose samples of gelu seem to be in the wrong unit: each estimate gets a warning.
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 
 local slow_samples = { cluster = "perlmutter", warning = "the samples of gelu (forward) give " }
 
 function slow_samples.model(hyper)
-  local own = { layers = 1, hidden = 4096, heads = 32, vocab = 32000 }
-  for name, value in pairs(hyper or {}) do own[name] = value end
-  return require("ett.model").new("gpt", own)
+  return require("ett.model").new("gpt", merged({ layers = 1, hidden = 4096, heads = 32, vocab = 32000 }, hyper))
 end
 
 function slow_samples.profile()

@@ -2,6 +2,7 @@
 local command = require "command"
 local folders = require "ett.base.folder"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 
 local maker = {}
 maker.__index = maker
@@ -26,8 +27,7 @@ end
 --- A device row; options: cat, stream, args, launch = { ts, dur, tid } (also makes the call).
 function maker:kernel(name, ts, dur, options)
   options = options or {}
-  local args = { device = options.device or self.device, stream = options.stream or 7 }
-  for key, value in pairs(options.args or {}) do args[key] = value end
+  local args = merged({ device = options.device or self.device, stream = options.stream or 7 }, options.args)
   if options.launch then
     local id = self.next_correlation
     self.next_correlation = id + 1
@@ -88,8 +88,7 @@ end
 function maker.metric(folder, name, options)
   local metrics = require "ett.trace.metrics"
   local metric = metrics.load(name)
-  local all = { args = metrics.args{ metric } }
-  for key, value in pairs(options or {}) do all[key] = value end
+  local all = merged({ args = metrics.args{ metric } }, options)
   local view <close> = assert(require("ett.trace.view").open(folder, all))
   return metrics.compute(metric, view)
 end

@@ -1,3 +1,4 @@
+local merged = require "ett.base.merged"
 local raised = require "raised"
 local trace = require "ett.trace"
 
@@ -9,9 +10,7 @@ local function run(command) assert(os.execute(command)) end
 
 local function event(fields)
   local json = require "ett.json"
-  local e = { ph = "X", cat = "kernel", name = "k", pid = 0, tid = 7, ts = 100, dur = 10 }
-  for key, value in pairs(fields) do e[key] = value end
-  return json.encode(e)
+  return json.encode(merged({ ph = "X", cat = "kernel", name = "k", pid = 0, tid = 7, ts = 100, dur = 10 }, fields))
 end
 
 local function document(events, before, after)

@@ -1,16 +1,16 @@
 -- JSON of rocprofv3: dispatches, copies, calls, markers, devices, args, damage.
 local command = require "command"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local trace = require "ett.trace"
 
 local base = 317095766765000
 
 local function dispatch(i, kernel, agent, more)
-  local row = { size = 120, kind = 11, operation = 1, thread_id = 77, correlation_id = { internal = 10 + i,
+  local row = merged({ size = 120, kind = 11, operation = 1, thread_id = 77, correlation_id = { internal = 10 + i,
     external = 0 }, start_timestamp = base + 1000 * i, end_timestamp = base + 1000 * i + 400, dispatch_info = {
       size = 80, agent_id = { handle = agent or 900 }, queue_id = { handle = 3 }, kernel_id = kernel,
-      dispatch_id = i } }
-  for key, value in pairs(more or {}) do row[key] = value end
+      dispatch_id = i } }, more)
   return row
 end
 
