@@ -15,14 +15,9 @@ static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
 /* linear: y[m][n] = x[m][k] w[n][k]^T, `batch` times; backward dx = dy w and
  * dw += dy^T x: the weight gradient accumulates, as over micro-batches.
  * d = {batch, m, n, k}. */
-static const ett_cpu_shape linear_forward[] = {{"x", ETT_CPU_INPUT, "abd"},
-                                               {"w", ETT_CPU_INPUT, "acd"},
-                                               {"y", ETT_CPU_OUTPUT, "abc"},
-                                               {NULL, 0, NULL}};
-static const ett_cpu_shape linear_backward[] = {
-    {"x", ETT_CPU_INPUT, "abd"},    {"w", ETT_CPU_INPUT, "acd"},
-    {"dy", ETT_CPU_INPUT, "abc"},   {"dx", ETT_CPU_OUTPUT, "abd"},
-    {"dw", ETT_CPU_UPDATED, "acd"}, {NULL, 0, NULL}};
+SHAPES(linear_forward, IN("x", "abd"), IN("w", "acd"), OUT("y", "abc"));
+SHAPES(linear_backward, IN("x", "abd"), IN("w", "acd"), IN("dy", "abc"), OUT("dx", "abd"),
+       UPDATED("dw", "acd"));
 
 static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                        const double *scalar) {
@@ -64,14 +59,9 @@ static void gemm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* bmm: c[i] = a[i] b[i]; backward da = dc b^T, db = a^T dc. d = {batch, m, n, k}. */
-static const ett_cpu_shape bmm_forward[] = {{"a", ETT_CPU_INPUT, "abd"},
-                                            {"b", ETT_CPU_INPUT, "adc"},
-                                            {"c", ETT_CPU_OUTPUT, "abc"},
-                                            {NULL, 0, NULL}};
-static const ett_cpu_shape bmm_backward[] = {
-    {"a", ETT_CPU_INPUT, "abd"},   {"b", ETT_CPU_INPUT, "adc"},
-    {"dc", ETT_CPU_INPUT, "abc"},  {"da", ETT_CPU_OUTPUT, "abd"},
-    {"db", ETT_CPU_OUTPUT, "adc"}, {NULL, 0, NULL}};
+SHAPES(bmm_forward, IN("a", "abd"), IN("b", "adc"), OUT("c", "abc"));
+SHAPES(bmm_backward, IN("a", "abd"), IN("b", "adc"), IN("dc", "abc"), OUT("da", "abd"),
+       OUT("db", "adc"));
 
 static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                     const double *scalar) {
@@ -121,22 +111,11 @@ static void probabilities(const int64_t *d, const float *q, const float *k, int6
   const float scale = 1.0f / sqrtf((float)d[5]);
   gemm(0, 1, rows, cols, d[5], 1, q, width, k, width, 0, p, cols);
   for (int64_t r = 0; r < rows; r++) {
-    float *restrict x = p + r * cols;
+    float *x = p + r * cols;
     int64_t open = d[6] == 2 ? cols - rows + r + 1 : cols;
     if (open < 0)
       open = 0;
-    float top = -3.4e38f, sum = 0;
-    for (int64_t i = 0; i < open; i++)
-      top = x[i] > top ? x[i] : top;
-    for (int64_t i = 0; i < open; i++) {
-      x[i] = ett_expf(scale * (x[i] - top));
-      sum += x[i];
-    }
-    const float inverse = 1.0f / sum;
-    for (int64_t i = 0; i < open; i++)
-      x[i] *= inverse;
-    for (int64_t i = open; i < cols; i++)
-      x[i] = 0;
+    softmax_row(x, x, open, cols, scale);
   }
 }
 

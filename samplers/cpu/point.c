@@ -5,12 +5,8 @@
 
 /* gelu: y = x/2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2/pi) (Hendrycks and
  * Gimpel 2016). d = {rows, cols}. */
-static const ett_cpu_shape gelu_forward[] = {
-    {"x", ETT_CPU_INPUT, "ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
-static const ett_cpu_shape gelu_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
-                                              {"dy", ETT_CPU_INPUT, "ab"},
-                                              {"dx", ETT_CPU_OUTPUT, "ab"},
-                                              {NULL, 0, NULL}};
+SHAPES(gelu_forward, IN("x", "ab"), OUT("y", "ab"));
+SHAPES(gelu_backward, IN("x", "ab"), IN("dy", "ab"), OUT("dx", "ab"));
 
 static void gelu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                      const double *scalar) {
@@ -37,12 +33,8 @@ static void gelu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* swiglu: y = silu(x[:, :cols]) * x[:, cols:] (Shazeer 2020). d = {rows, cols}, cols
  * being the width of y. */
-static const ett_cpu_shape swiglu_forward[] = {
-    {"x", ETT_CPU_INPUT, "2ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
-static const ett_cpu_shape swiglu_backward[] = {{"x", ETT_CPU_INPUT, "2ab"},
-                                                {"dy", ETT_CPU_INPUT, "ab"},
-                                                {"dx", ETT_CPU_OUTPUT, "2ab"},
-                                                {NULL, 0, NULL}};
+SHAPES(swiglu_forward, IN("x", "2ab"), OUT("y", "ab"));
+SHAPES(swiglu_backward, IN("x", "2ab"), IN("dy", "ab"), OUT("dx", "2ab"));
 
 static void swiglu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                        const double *scalar) {
@@ -70,10 +62,7 @@ static void swiglu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* add: forward y = a + b; backward the gradients of both branches are added.
  * d = {rows, cols}. */
-static const ett_cpu_shape add_both[] = {{"a", ETT_CPU_INPUT, "ab"},
-                                         {"b", ETT_CPU_INPUT, "ab"},
-                                         {"y", ETT_CPU_OUTPUT, "ab"},
-                                         {NULL, 0, NULL}};
+SHAPES(add_both, IN("a", "ab"), IN("b", "ab"), OUT("y", "ab"));
 
 static void add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                     const double *scalar) {
@@ -88,8 +77,7 @@ static void add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* scale: forward y = alpha x, backward dx = alpha dy; alpha = scalar[0] or 1.25. Serves
  * dropout's arithmetic, casts and plain copies. d = {rows, cols}. */
-static const ett_cpu_shape scale_both[] = {
-    {"x", ETT_CPU_INPUT, "ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
+SHAPES(scale_both, IN("x", "ab"), OUT("y", "ab"));
 
 static void scale_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                       const double *scalar) {
@@ -105,10 +93,8 @@ static void scale_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* mask_fill: scores above the diagonal become -10000 (forward) and their gradients 0.
  * d = {batch, seq_q, seq_k}. */
-static const ett_cpu_shape mask_fill_forward[] = {
-    {"x", ETT_CPU_INPUT, "abc"}, {"y", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
-static const ett_cpu_shape mask_fill_backward[] = {
-    {"dy", ETT_CPU_INPUT, "abc"}, {"dx", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
+SHAPES(mask_fill_forward, IN("x", "abc"), OUT("y", "abc"));
+SHAPES(mask_fill_backward, IN("dy", "abc"), OUT("dx", "abc"));
 
 static void mask_fill_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                           const double *scalar) {
@@ -233,11 +219,8 @@ static void bias_dropout_add_run(const int64_t *d, ett_cpu_pass pass, void *cons
 /* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters; clears
  * the gradients for the next step's accumulation. scalar = {rate, beta1, beta2, epsilon,
  * decay, step} or NULL. There is no backward. */
-static const ett_cpu_shape adam_both[] = {{"weights", ETT_CPU_UPDATED, "a"},
-                                          {"gradients", ETT_CPU_UPDATED, "a"},
-                                          {"first", ETT_CPU_UPDATED, "a"},
-                                          {"second", ETT_CPU_UPDATED, "a"},
-                                          {NULL, 0, NULL}};
+SHAPES(adam_both, UPDATED("weights", "a"), UPDATED("gradients", "a"),
+       UPDATED("first", "a"), UPDATED("second", "a"));
 
 static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                      const double *scalar) {
@@ -260,8 +243,7 @@ static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* sleep: waits d[0] microseconds; an operator of known duration for tests. */
-static const ett_cpu_shape sleep_both[] = {{"nothing", ETT_CPU_OUTPUT, "1"},
-                                           {NULL, 0, NULL}};
+SHAPES(sleep_both, OUT("nothing", "1"));
 
 static void sleep_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                       const double *scalar) {

@@ -8,22 +8,11 @@ static ett_cpu_operand index_operand(const char *name, int64_t count, int64_t li
 
 /* layer_norm: y = (x - mean) rstd g + b over cols (Ba et al. 2016). Backward gives dx and
  * adds to dg and db. d = {rows, cols}. */
-static const ett_cpu_shape layer_norm_forward[] = {{"x", ETT_CPU_INPUT, "ab"},
-                                                   {"gain", ETT_CPU_INPUT, "b"},
-                                                   {"bias", ETT_CPU_INPUT, "b"},
-                                                   {"y", ETT_CPU_OUTPUT, "ab"},
-                                                   {"mean", ETT_CPU_OUTPUT, "a"},
-                                                   {"rstd", ETT_CPU_OUTPUT, "a"},
-                                                   {NULL, 0, NULL}};
-static const ett_cpu_shape layer_norm_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
-                                                    {"gain", ETT_CPU_INPUT, "b"},
-                                                    {"dy", ETT_CPU_INPUT, "ab"},
-                                                    {"mean", ETT_CPU_INPUT, "a"},
-                                                    {"rstd", ETT_CPU_POSITIVE, "a"},
-                                                    {"dx", ETT_CPU_OUTPUT, "ab"},
-                                                    {"dgain", ETT_CPU_UPDATED, "b"},
-                                                    {"dbias", ETT_CPU_UPDATED, "b"},
-                                                    {NULL, 0, NULL}};
+SHAPES(layer_norm_forward, IN("x", "ab"), IN("gain", "b"), IN("bias", "b"),
+       OUT("y", "ab"), OUT("mean", "a"), OUT("rstd", "a"));
+SHAPES(layer_norm_backward, IN("x", "ab"), IN("gain", "b"), IN("dy", "ab"),
+       IN("mean", "a"), POSITIVE("rstd", "a"), OUT("dx", "ab"), UPDATED("dgain", "b"),
+       UPDATED("dbias", "b"));
 
 static void layer_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                            const double *scalar) {
@@ -68,18 +57,10 @@ static void layer_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* rms_norm: y = x / rms(x) g (Zhang and Sennrich 2019). d = {rows, cols}. */
-static const ett_cpu_shape rms_norm_forward[] = {{"x", ETT_CPU_INPUT, "ab"},
-                                                 {"gain", ETT_CPU_INPUT, "b"},
-                                                 {"y", ETT_CPU_OUTPUT, "ab"},
-                                                 {"rstd", ETT_CPU_OUTPUT, "a"},
-                                                 {NULL, 0, NULL}};
-static const ett_cpu_shape rms_norm_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
-                                                  {"gain", ETT_CPU_INPUT, "b"},
-                                                  {"dy", ETT_CPU_INPUT, "ab"},
-                                                  {"rstd", ETT_CPU_POSITIVE, "a"},
-                                                  {"dx", ETT_CPU_OUTPUT, "ab"},
-                                                  {"dgain", ETT_CPU_UPDATED, "b"},
-                                                  {NULL, 0, NULL}};
+SHAPES(rms_norm_forward, IN("x", "ab"), IN("gain", "b"), OUT("y", "ab"),
+       OUT("rstd", "a"));
+SHAPES(rms_norm_backward, IN("x", "ab"), IN("gain", "b"), IN("dy", "ab"),
+       POSITIVE("rstd", "a"), OUT("dx", "ab"), UPDATED("dgain", "b"));
 
 static void rms_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                          const double *scalar) {
@@ -115,31 +96,10 @@ static void rms_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* Softmax of the first `open` entries of a row; the other entries become 0. */
-static void softmax_row(const float *restrict x, float *restrict y, int64_t open,
-                        int64_t cols, float scale) {
-  float top = -3.4e38f, sum = 0;
-  for (int64_t i = 0; i < open; i++)
-    top = x[i] > top ? x[i] : top;
-  for (int64_t i = 0; i < open; i++) {
-    y[i] = ett_expf(scale * (x[i] - top));
-    sum += y[i];
-  }
-  const float inverse = 1.0f / sum;
-  for (int64_t i = 0; i < open; i++)
-    y[i] *= inverse;
-  for (int64_t i = open; i < cols; i++)
-    y[i] = 0;
-}
-
 /* softmax: scaled, over cols, of batch x rows rows. visible: 1 all columns, 2 causal (row
  * i sees columns <= i). d = {batch, rows, cols, visible}. */
-static const ett_cpu_shape softmax_forward[] = {
-    {"x", ETT_CPU_INPUT, "abc"}, {"y", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
-static const ett_cpu_shape softmax_backward[] = {{"y", ETT_CPU_INPUT, "abc"},
-                                                 {"dy", ETT_CPU_INPUT, "abc"},
-                                                 {"dx", ETT_CPU_OUTPUT, "abc"},
-                                                 {NULL, 0, NULL}};
+SHAPES(softmax_forward, IN("x", "abc"), OUT("y", "abc"));
+SHAPES(softmax_backward, IN("y", "abc"), IN("dy", "abc"), OUT("dx", "abc"));
 
 static void softmax_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                         const double *scalar) {

@@ -48,6 +48,25 @@ static inline float ett_tanhf(float x) {
   return 2.0f * ett_sigmoidf(2.0f * x) - 1.0f;
 }
 
+/* Softmax of the first `open` entries of a row; the other entries become 0. y may be x.
+ */
+static inline void softmax_row(const float *x, float *y, int64_t open, int64_t cols,
+                               float scale) {
+  float top = -3.4e38f, sum = 0;
+  for (int64_t i = 0; i < open; i++)
+    top = x[i] > top ? x[i] : top;
+#pragma GCC ivdep
+  for (int64_t i = 0; i < open; i++) {
+    y[i] = ett_expf(scale * (x[i] - top));
+    sum += y[i];
+  }
+  const float inverse = 1.0f / sum;
+  for (int64_t i = 0; i < open; i++)
+    y[i] *= inverse;
+  for (int64_t i = open; i < cols; i++)
+    y[i] = 0;
+}
+
 /* Entries of a table of kinds: operands computed by a function; listed for each pass; or
  * alike in both passes. */
 #define COMPUTED(kind, ...)                                                              \
@@ -56,6 +75,18 @@ static inline float ett_tanhf(float x) {
   { #kind, {__VA_ARGS__, NULL }, NULL, kind##_forward, kind##_backward, kind##_run, 0 }
 #define ALIKE(kind, waits, ...)                                                          \
   { #kind, {__VA_ARGS__, NULL }, NULL, kind##_both, kind##_both, kind##_run, waits }
+
+/* The operands of a pass of a LISTED or ALIKE kind. */
+#define SHAPES(name, ...)                                                                \
+  static const ett_cpu_shape name[] = {__VA_ARGS__, {NULL, 0, NULL}}
+#define IN(name, size)                                                                   \
+  { name, ETT_CPU_INPUT, size }
+#define OUT(name, size)                                                                  \
+  { name, ETT_CPU_OUTPUT, size }
+#define UPDATED(name, size)                                                              \
+  { name, ETT_CPU_UPDATED, size }
+#define POSITIVE(name, size)                                                             \
+  { name, ETT_CPU_POSITIVE, size }
 
 static inline ett_cpu_operand operand(const char *name, ett_cpu_role role,
                                       int64_t count) {
