@@ -6,12 +6,8 @@ local lfs = require "lfs"
 local raised = require "raised"
 
 describe("ett.find", function()
-  local folder
-  before_each(function() folder = folders.temporary() end)
-  after_each(function()
-    find.set_script_folder(nil)
-    folders.remove(folder)
-  end)
+  local folder = require("command").each_folder(_ENV)
+  after_each(function() find.set_script_folder(nil) end)
   local function write(name, text)
     folders.make((folder .. "/" .. name):match("^(.*)/"))
     return folders.write(folder .. "/" .. name, text)

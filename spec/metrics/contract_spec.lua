@@ -57,9 +57,7 @@ describe("the metric files", function()
       if type(value) ~= "table" then return end
       if #value > 0 then lists[path] = true end
       if empty and next(value) == nil and lists[path] then assert.equal("[]", json.encode(value):match("%S+"), path) end
-      for key, each in pairs(value) do
-        walk(path .. "." .. (math.type(key) and "n" or key), each, empty)
-      end
+      for key, each in pairs(value) do walk(path .. "." .. (math.type(key) and "n" or key), each, empty) end
     end
     maker.with(recordings, function(folder)
       for _, options in ipairs{ {}, { window = { 0.85, 0.86 } } } do -- nothing in the window
@@ -107,17 +105,14 @@ describe("the metric files", function()
   end)
 
   it("are refused with a sentence when a field is missing or unknown", function()
-    local folder = os.tmpname()
-    os.remove(folder)
-    os.execute(("mkdir -p %s/lua/ett/metrics"):format(folder))
-    local find = require "ett.base.find"
+    local folder, find = require("command").folder(), require "ett.base.find"
     local roots = find.roots
     for fields, wanted in pairs {
       ["units = {}, definitoin = 'y'"] = "unknown field 'definitoin'; did you mean 'definition'?",
       ["units = { x = 3 }, definition = 'y'"] = "units: the unit of 'x' must be a string, got 3",
       ["units = {}, definition = 'y', args = { 3 }"] = "field 'args': value 1 must be a string, got 3",
     } do
-      require("ett.base.folder").write(folder .. "/lua/ett/metrics/half.lua",
+      require("ett.base.folder").write_with_folder(folder .. "/lua/ett/metrics/half.lua",
         ('return { name = "half", summary = "x", %s, needs = "", compute = function() end }'):format(fields))
       find.roots = function() return { folder } end
       local ok, why = pcall(metrics.load, "half")

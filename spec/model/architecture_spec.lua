@@ -204,15 +204,11 @@ end)
 describe("an architecture of one's own", function()
   local find, operator = require "ett.base.find", require "ett.operator"
   local declare = " A field of your own needs an entry in the architecture's schema"
-  local folder
-  before_each(function()
-    folder = command.folder()
-    find.set_script_folder(folder)
-  end)
+  local folder = command.each_folder(_ENV)
+  before_each(function() find.set_script_folder(folder) end)
   after_each(function()
     find.set_script_folder(nil)
     operator.forget()
-    command.remove(folder)
   end)
 
   local function write(name, text) require("ett.base.folder").write(folder .. "/" .. name .. ".lua", text) end

@@ -84,9 +84,7 @@ describe("a preset", function()
   end)
 
   it("with a wrong field is refused by file", function()
-    local lfs, folder = require "lfs", os.tmpname()
-    os.remove(folder)
-    lfs.mkdir(folder)
+    local folder = require("command").folder()
     find.set_script_folder(folder)
     require("ett.base.folder").write(folder .. "/mine.lua",
       'return { name = "mine", summary = "s", source = "s", architecture = "llama", hypr = {} }')

@@ -7,7 +7,7 @@ local operator = require "ett.operator"
 local raised = require "raised"
 
 describe("a dialect beside the script", function()
-  local folder
+  local folder = command.each_folder(_ENV)
 
   local function write(text)
     folders.write(folder .. "/lua/ett/import/mine/dialect.lua", text)
@@ -15,13 +15,8 @@ describe("a dialect beside the script", function()
     operator.forget()
   end
 
-  before_each(function()
-    folder = command.folder()
-    folders.write_with_folder(folder .. "/lua/ett/import/mine/init.lua", "")
-  end)
-
+  before_each(function() folders.write_with_folder(folder .. "/lua/ett/import/mine/init.lua", "") end)
   after_each(function()
-    command.remove(folder)
     find.set_script_folder(nil)
     operator.forget()
   end)

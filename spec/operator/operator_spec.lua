@@ -366,13 +366,10 @@ describe("names and samples of estimate-train-time", function()
 end)
 
 describe("a user's own operator", function()
-  local folder
-
-  before_each(function() folder = command.folder() end)
+  local folder = command.each_folder(_ENV)
   after_each(function()
     find.set_script_folder(nil)
     operator.forget()
-    command.remove(folder)
   end)
 
   local function write(name, text)

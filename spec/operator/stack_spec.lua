@@ -5,16 +5,14 @@ local raised = require "raised"
 local stacks = require "ett.operator.stack"
 
 describe("a stack with a base", function()
-  local folder
+  local folder = require("command").each_folder(_ENV)
   before_each(function()
-    folder = folders.temporary()
     folders.make(folder .. "/stacks")
     find.set_folders { folder }
   end)
   after_each(function()
     package.loaded.reads_of_stacks = nil
     find.set_folders {}
-    folders.remove(folder)
   end)
 
   local function write(name, fields)

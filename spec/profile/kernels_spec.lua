@@ -937,13 +937,11 @@ describe("norms", function()
 end)
 
 describe("a coefficient file", function()
-  local folder, device
+  local folder, device = require("command").each_folder(_ENV), nil
   before_each(function()
-    folder = require("command").folder()
     device = device_module.get "h100_sxm"
     device.folder = folder
   end)
-  after_each(function() os.execute("rm -rf '" .. folder .. "'") end)
 
   local function say(text)
     assert(files.write(folder .. "/gemm.bf16.coefficients.lua", text))

@@ -8,15 +8,11 @@ local fits = require("needs").fitting(it, pending)
 local raised = require "raised"
 
 local device, peak = "NVIDIAA100-SXM4-80GB", 312e12
-local path, kept = os.tmpname(), os.tmpname()
+local path, kept = require("command").folder(), require("command").folder()
 local real_folder = cache.folder
 
 -- A linear layer whose backward times lack a product, a sane attention, and a gather that stood still.
 setup(function()
-  for _, folder in ipairs { path, kept } do
-    os.remove(folder)
-    assert(ett_io.make_folder(folder))
-  end
   local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
   for b = 1, 5 do
     for dim = 1024, 8192, 512 do
@@ -212,9 +208,7 @@ end)
 
 describe("a row of a memory-bound operator that is faster than the memory", function()
   fits("is dropped, unless the cache may hold its bytes", function()
-    local folder, lines, fast, cached = os.tmpname(), { "b,l,dim,F_dur(us)" }, 0, 0
-    os.remove(folder)
-    assert(ett_io.make_folder(folder))
+    local folder, lines, fast, cached = require("command").folder(), { "b,l,dim,F_dur(us)" }, 0, 0
     local memory, cache_bytes = 2.039e12, 40e6
     for b = 1, 6 do
       for dim = 1024, 8192, 512 do

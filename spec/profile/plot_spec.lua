@@ -162,8 +162,7 @@ describe("ett.profile.plot", function()
         assert.is_nil((plot.text or ""):find(bad))
       end
     end
-    local folder = os.tmpname()
-    os.remove(folder)
+    local folder = require("command").folder()
     local paths = fit_plot.write(folder .. "/deep/er", plots)
     assert.equal(3, #paths)
     for _, path in ipairs(paths) do xml.read(assert(require("ett.io").read(path))) end

@@ -12,8 +12,7 @@ local function write(path, text) assert(ett_io.write(path, text)) end
 
 -- A sampled device of 2e14 FLOP/s and 1 TB/s that has linear1 and linear3 and one topology.
 local function folder()
-  local path = os.tmpname()
-  os.remove(path)
+  local path = require("command").folder()
   assert(ett_io.make_folder(path .. "/operator"))
   assert(ett_io.make_folder(path .. "/nccl"))
   for _, name in ipairs { "linear1", "linear3" } do
@@ -175,9 +174,7 @@ describe("ett.profile", function()
 
   -- A folder with one table of an operator on an A100: lists of each column, and the microseconds of a row.
   local function table_of(name, columns, axes, microseconds)
-    local made, lines = os.tmpname(), { table.concat(columns, ",") .. ",F_dur(us),B_dur(us)" }
-    os.remove(made)
-    assert(ett_io.make_folder(made))
+    local made, lines = require("command").folder(), { table.concat(columns, ",") .. ",F_dur(us),B_dur(us)" }
     local row = {}
     local function add(i)
       if i > #columns then
@@ -288,10 +285,8 @@ describe("ett.profile", function()
   end)
 
   it("knows a shape that was sampled once to 15 % on a device without kernel tables", function()
-    local own = os.tmpname()
-    os.remove(own)
+    local own = require("command").folder()
     finally(function() require("command").remove(own) end)
-    assert(ett_io.make_folder(own))
     write(own .. "/aprocessor_gelu_fp16.csv", "tokens,width,F_dur(us)\n64,512,5\n128,512,9\n")
     local answer = profile.open(own, none):operator("gelu", { tokens = 64, width = 512 }, "fp16", "forward")
     assert.near(5e-6, answer.seconds, 1e-9)
@@ -477,8 +472,7 @@ describe("ett.profile", function()
 
   -- A folder with an operator of a user, a module that it requires, and a table of it in the folder "samples".
   local function own_operator(name, files_of)
-    local root = os.tmpname()
-    os.remove(root)
+    local root = require("command").folder()
     assert(ett_io.make_folder(root .. "/operators"))
     assert(ett_io.make_folder(root .. "/samples"))
     for file, text in pairs(files_of) do write(root .. "/" .. file, text) end

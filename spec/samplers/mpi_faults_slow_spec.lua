@@ -4,7 +4,7 @@ local ended = command.ended
 
 if not require("needs").ranks("ranks that cannot go on", _ENV) then return end
 
-local folder
+local folder = command.each_folder(_ENV)
 local function write(name, text) command.write(folder, name, text) end
 local function run(ranks, arguments)
   return command.ett(folder, arguments, ("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
@@ -12,9 +12,6 @@ local function run(ranks, arguments)
 end
 
 describe("ranks that cannot continue", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   it("end every rank if the folder cannot be made", function()
     write("c.lua", "return { name = 'c', samples = { { operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
     local text = ended(1, run(2, "sample c.lua --out /proc/nowhere"))

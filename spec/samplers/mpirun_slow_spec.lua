@@ -8,7 +8,7 @@ if not usable then
   return
 end
 
-local folder
+local folder = command.each_folder(_ENV)
 
 --- What ett.mpirun makes of a launcher that is this script.
 local function launch(script)
@@ -26,9 +26,6 @@ local function launch(script)
 end
 
 describe("ett.mpirun", function()
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
-
   it("returns the output of the ranks", function()
     local text, status = launch("echo words\n")
     assert.equal("said words\n\n", text)

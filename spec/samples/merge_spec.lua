@@ -2,11 +2,7 @@ local command = require "command"
 local merge = require("ett.samples.merge").merge
 
 describe("merging the tables of parts", function()
-  local folder
-  before_each(function()
-    folder = command.folder()
-  end)
-  after_each(function() command.remove(folder) end)
+  local folder = command.each_folder(_ENV)
 
   local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
   local head = "# ett: 0.1.0\n# campaign: c 00ff\n# device: D\n# precision: fp32\nrows,cols,F_dur(us),B_dur(us)\n"

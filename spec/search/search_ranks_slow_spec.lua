@@ -8,7 +8,7 @@ local mpi = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_
   .. "mpirun --oversubscribe --bind-to none -n %d"
 
 describe("a search", function()
-  local folder, whole, part
+  local folder, whole, part = command.each_folder(_ENV), nil, nil
   setup(function()
     local status
     whole, status = command.ett("/", words)
@@ -16,8 +16,6 @@ describe("a search", function()
     part, status = command.ett("/", fewer)
     assert.equal(0, status)
   end)
-  before_each(function() folder = command.folder() end)
-  after_each(function() command.remove(folder) end)
 
   --- Units in the journals of the folder: how many lines, how many distinct.
   local function units()

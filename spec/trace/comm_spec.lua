@@ -30,10 +30,8 @@ describe("ett.trace.comm", function()
 
   it("finds the libraries of --path, not those of the current folder", function()
     local lfs, find = require "lfs", require "ett.base.find"
-    local folder, home = os.tmpname(), lfs.currentdir()
-    os.remove(folder)
-    assert(os.execute(("mkdir -p '%s/lua/ett/trace/communication'"):format(folder)))
-    require("ett.base.folder").write(folder .. "/lua/ett/trace/communication/mine.lua",
+    local folder, home = require("command").folder(), lfs.currentdir()
+    require("ett.base.folder").write_with_folder(folder .. "/lua/ett/trace/communication/mine.lua",
       'return { name = "mine", patterns = { "^my_ring" } }\n')
     lfs.chdir(folder)
     package.loaded["ett.trace.comm"] = nil

@@ -2,7 +2,7 @@ local merged = require "ett.base.merged"
 local raised = require "raised"
 local trace = require "ett.trace"
 
-local folder
+local folder = require("command").each_folder(_ENV)
 
 local function write(name, text) return require("ett.base.folder").write(folder .. "/" .. name, text) end
 
@@ -44,13 +44,6 @@ local function rows(t)
 end
 
 describe("ett.trace readers", function()
-  before_each(function()
-    folder = os.tmpname()
-    os.remove(folder)
-    run("mkdir " .. folder)
-  end)
-  after_each(function() run("rm -rf " .. folder) end)
-
   it("reads both Kineto dialects alike", function()
     local new = open(write("new.json", document {
       event { cat = "kernel", args = { device = 3, stream = 20, correlation = 5 } },
@@ -254,9 +247,7 @@ describe("ett.trace readers", function()
     end
     local t = open(folder)
     local found = {}
-    for _, f in ipairs(t.files) do
-      found[f.path:match("[^/]*$")] = { f.rank or "none", f.rank_source }
-    end
+    for _, f in ipairs(t.files) do found[f.path:match("[^/]*$")] = { f.rank or "none", f.rank_source } end
     assert.same({ ["rank-7.json"] = { 3, "distributedInfo" }, ["kineto_trace_5.json"] = { 5, "file name" },
       ["worker5.json"] = { 5, "file name" }, ["other.json"] = { "none", "unknown" },
       ["step_11.json"] = { 11, "folder name" }, ["step_12.json"] = { 12, "folder name" },
