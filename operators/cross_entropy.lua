@@ -20,9 +20,7 @@ function op.flops(s, pass) return (pass == "backward" and 3.0 or 6.0) * s.tokens
 
 --- Forward, in fp32: cast (2 + 4), maximum (4), subtract (8), exponential (8), sum (4), divide (8).
 --- Backward: read and scale the stored probabilities (8) and cast the gradient (4 + 2).
-function op.bytes(s, _, pass)
-  return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
-end
+function op.bytes(s, _, pass) return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab end
 
 --- Bytes of a fused kernel, which reads the logits and, backward, writes their gradient.
 function op.least_bytes(s, dtype, pass)

@@ -15,9 +15,7 @@ function op.shape(c)
 end
 
 --- Model FLOPs count the vocabulary without padding rows.
-function op.model_flops(s, c)
-  return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
-end
+function op.model_flops(s, c) return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp) end
 
 --- The gradient of the input, and the gathered input. The gradient of the logits reuses the memory that the loss
 --- stored.

@@ -19,9 +19,7 @@ function op.kernel_shape(s) return { rows = s.tokens, cols = s.channels, state =
 
 --- Nine operations per token, channel and state (state-spaces/mamba, issue 110, by the authors). Backward repeats the
 --- scan and computes the gradients of both factors.
-function op.flops(s, pass)
-  return (pass == "backward" and 27.0 or 9.0) * s.tokens * s.channels * s.state
-end
+function op.flops(s, pass) return (pass == "backward" and 27.0 or 9.0) * s.tokens * s.channels * s.state end
 
 --- Instructions of the kernels per token, channel and state (state-spaces/mamba, csrc/selective_scan). Forward: two
 --- products and the exponential of a factor, a scan that combines each state twice (a product and a multiply-add), and

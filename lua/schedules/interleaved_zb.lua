@@ -4,9 +4,7 @@ local schedule = { name = "interleaved_zb",
   source = "Qi et al. 2023 (arXiv 2401.10241); order as PyTorch's ScheduleInterleavedZeroBubble" }
 
 --- Number of forwards before the first backward.
-local function warm_up(stage, p)
-  return math.min(p.micro_batches * p.vp, p.pp - stage + (p.vp - 1) * p.pp)
-end
+local function warm_up(stage, p) return math.min(p.micro_batches * p.vp, p.pp - stage + (p.vp - 1) * p.pp) end
 
 --- Largest number of forwards whose activations a stage stores.
 function schedule.activations(stage, p) return math.min(warm_up(stage, p) + stage, p.micro_batches * p.vp) end

@@ -15,14 +15,10 @@ local function terminated(arguments, ready, times)
     ready, times or "1"))
 end
 
-local function left()
-  return require("ett.base.folder").names(folder .. "/tmp", "^[^.]")
-end
+local function left() return require("ett.base.folder").names(folder .. "/tmp", "^[^.]") end
 
 describe("SIGTERM", function()
-  before_each(function()
-    lfs.mkdir(folder .. "/tmp")
-  end)
+  before_each(function() lfs.mkdir(folder .. "/tmp") end)
 
   it("closes a script's objects, removes its temporary folder, and ends it", function()
     write("long.lua", [[

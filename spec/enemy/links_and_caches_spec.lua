@@ -65,9 +65,7 @@ describe("a campaign in a folder with links", function()
 end)
 
 describe("links in a folder that a command fills", function()
-  before_each(function()
-    write("victim", "precious\n")
-  end)
+  before_each(function() write("victim", "precious\n") end)
 
   local plan = "predict --model llama hidden=256 layers=2 heads=4 vocab=1000 seq=128 micro_batches=1 "
   it("are replaced, whatever they lead to", function()

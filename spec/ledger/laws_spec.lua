@@ -67,9 +67,7 @@ local function closed_form(m)
   mul(X * d * h * c) red(X * h * c, d, x) bc(X * h * c, 1, x)
   local H, g = 1, i
   if m.no_multi_query_attn then H, g = h, 1 end
-  for _ = 1, 2 do
-    mul(X * d * H * c * g) red(X * H * c * g, d, x) bc(X * H * c, g, m.p_seq * m.p_exp)
-  end
+  for _ = 1, 2 do mul(X * d * H * c * g) red(X * H * c * g, d, x) bc(X * H * c, g, m.p_seq * m.p_exp) end
   mul(A * c) red(A, c, 1)
   red(X * h * t, e, 1) red(X * h, t, x) bc(X * h, 1, x) mul(A)
   mul(A * c) red(X * h * c * t, e, 1) red(X * h * c, t, x) bc(X * h * c, 1, x)

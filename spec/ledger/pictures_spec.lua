@@ -5,9 +5,7 @@ local picture = require "ett.ledger.picture"
 local raised = require "raised"
 local svg = require "ett.report.svg"
 
-local function count(text, pattern)
-  return select(2, text:gsub(pattern, ""))
-end
+local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
 
 it("ett.svg draws every series, escapes text and omits points that a log axis cannot show", function()
   local function draw()

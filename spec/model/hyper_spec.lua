@@ -3,9 +3,7 @@ local hyper = require "ett.model.hyper"
 local merged = require "ett.base.merged"
 local raised = require "raised"
 
-local function given(more)
-  return merged({ layers = 2, hidden = 512, heads = 8, vocab = 1000 }, more)
-end
+local function given(more) return merged({ layers = 2, hidden = 512, heads = 8, vocab = 1000 }, more) end
 
 local function message(more) return raised(hyper.check, given(more), nil, "m") end
 

@@ -23,9 +23,7 @@ end
 
 describe("the files to copy", function()
   local function same(own, bundled, plan)
-    local function run(model)
-      return estimate { model = model, cluster = "dgx_h100", plan = plan }
-    end
+    local function run(model) return estimate { model = model, cluster = "dgx_h100", plan = plan } end
     local mine, theirs = run(own), run(bundled)
     assert.equal(theirs.step_seconds, mine.step_seconds)
     assert.equal(theirs.memory_bytes, mine.memory_bytes)

@@ -154,9 +154,7 @@ describe("the MPI back end", function()
         assert.equal(2, #repeats[number]) -- a line for each rank
         assert.is_true(repeats[number][1] < 0.1 and repeats[number][2] > 0.119)
         assert.near(1, 0.5e6 * (repeats[number][1] + repeats[number][2]) / rows[number], 1e-3)
-        for rank = 0, 1 do
-          assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number)
-        end
+        for rank = 0, 1 do assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number) end
       end
       assert.equal(2, #failures)
       assert.matches("^#! failed: 5: internal: rank 1: %S*spec_rank%.lua:8: not here$", failures[1])

@@ -109,9 +109,7 @@ describe("ett sample", function()
 
   it("refuses wrong usage", function()
     write("c.lua", campaign "{ tokens = 16, width = 8 }")
-    local function says(arguments, pattern)
-      assert.matches(pattern, ended(2, run("sample " .. arguments)))
-    end
+    local function says(arguments, pattern) assert.matches(pattern, ended(2, run("sample " .. arguments))) end
     says("", "give one campaign; `ett list campaigns` lists the bundled ones")
     says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
     says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")

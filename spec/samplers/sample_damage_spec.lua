@@ -30,9 +30,7 @@ local function rows(name)
 end
 
 describe("ett sample continues", function()
-  before_each(function()
-    write("c.lua", campaign "visits = 1,")
-  end)
+  before_each(function() write("c.lua", campaign "visits = 1,") end)
 
   local function measured()
     ended(0, run "sample c.lua --out out --quiet")
@@ -159,9 +157,7 @@ it("ett samples and ett fit report options without effect, and a cut last line o
 end)
 
 describe("ett sample", function()
-  before_each(function()
-    write("c.lua", campaign "visits = 1,")
-  end)
+  before_each(function() write("c.lua", campaign "visits = 1,") end)
 
   it("measures --limit shapes of a grid of any size, and reports grids that are too large", function()
     write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "

@@ -39,9 +39,7 @@ local function rows(text)
 end
 
 describe("ett sample", function()
-  before_each(function()
-    lfs.mkdir(folder .. "/operators")
-  end)
+  before_each(function() lfs.mkdir(folder .. "/operators") end)
 
   it("records a kernel that exceeds the time limit, and continues", function()
     operator("sleeper", "function op.cpu(s) return { { kind = 'sleep', microseconds = s.n } } end", "1, 30000000, 2")

@@ -36,9 +36,7 @@ describe("a sample table", function()
   end)
 
   it("marks a row of one visit whose time is known to no better than 15 %", function()
-    local function why(known_to)
-      return sample_table.disturbance { seconds = 1e-6, known_to = known_to }
-    end
+    local function why(known_to) return sample_table.disturbance { seconds = 1e-6, known_to = known_to } end
     assert.equal("collective: known to 16 % only", why(0.16))
     assert.is_nil(why(0.14))
     assert.is_nil(why(nil)) -- of a median, or of visits

@@ -231,9 +231,7 @@ describe("a table", function()
     folder = command.folder()
     find.set_script_folder(fixture)
   end)
-  after_each(function()
-    os.execute(("chmod -R u+w '%s'; rm -rf '%s'"):format(folder, folder))
-  end)
+  after_each(function() os.execute(("chmod -R u+w '%s'; rm -rf '%s'"):format(folder, folder)) end)
 
   local function small(shapes)
     local given = campaign.resolve { name = "small",

@@ -13,9 +13,7 @@ local function init(settings, more)
   return stand_in.run(folder, "cluster init mine " .. (more or ""), all)
 end
 
-local function cluster()
-  return require("ett.profile.cluster").get(folder .. "/clusters/mine.lua")
-end
+local function cluster() return require("ett.profile.cluster").get(folder .. "/clusters/mine.lua") end
 
 local function fails(pattern, settings, more)
   local out = ended(1, init(settings, more))

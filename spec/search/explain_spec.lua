@@ -79,9 +79,7 @@ describe("the neighbours of a plan", function()
       local own = merged({ seq = 1024, global_batch = 32, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none",
         stack = stack }, more or {})
       local words, s = {}, search.new { model = model, cluster = "dgx_h100", devices = 4, plan = own }
-      for _, row in ipairs(s.best.neighbours) do
-        words[#words + 1] = row.change
-      end
+      for _, row in ipairs(s.best.neighbours) do words[#words + 1] = row.change end
       return " " .. table.concat(words, " ") .. " "
     end
     local fsdp = of "torchtitan" -- the best plan keeps the weights; ZeRO-2 is only reshard=false

@@ -668,9 +668,7 @@ describe("the table of a search", function()
 end)
 
 describe("an impossible search", function()
-  local function refused(changes, message)
-    says(raised(small, changes), message)
-  end
+  local function refused(changes, message) says(raised(small, changes), message) end
 
   it("names the error in a condition, and its position", function()
     refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")

@@ -30,9 +30,7 @@ local function counted(random, places, h, tokens)
     end
     for _, at in ipairs(draw(random, #pool, h.top_k)) do
       local place = pool[at + 1] * places // h.experts
-      if not seen[place] then
-        seen[place], total = true, total + 1
-      end
+      if not seen[place] then seen[place], total = true, total + 1 end
     end
   end
   return total / tokens

@@ -15,9 +15,7 @@ local function run(model, p)
   return estimate.new { model = model, cluster = random_plans.flat, profile = profile, plan = p, interval = false }
 end
 
-local function model_of(kind, h, more)
-  return model_module.new(kind, random_plans.with(h, more or {}))
-end
+local function model_of(kind, h, more) return model_module.new(kind, random_plans.with(h, more or {})) end
 
 local function text(t)
   local words = {}

@@ -71,9 +71,7 @@ local function oracle(p, orders)
       start = release(before[1], (before[3] - 1) * p.stages + at.rank, before[2])
     end
     local input, receive = 0, 0
-    if unit == "F" and slice > 1 then
-      input, receive = arrive("F", slice - 1, mb), p.send_forward[slice - 1]
-    end
+    if unit == "F" and slice > 1 then input, receive = arrive("F", slice - 1, mb), p.send_forward[slice - 1] end
     if unit == "B" and slice == slices then
       input = finish("F", slice, mb)
     elseif unit == "B" then

@@ -71,9 +71,7 @@ describe("a step's interval", function()
 
   it("contains nine of ten steps whose errors have that correlation; its estimate recovers the value", function()
     local random = uniform(7)
-    local function normal()
-      return math.sqrt(-2 * math.log(1 - random())) * math.cos(2 * math.pi * random())
-    end
+    local function normal() return math.sqrt(-2 * math.log(1 - random())) * math.cos(2 * math.pi * random()) end
     for _, r in ipairs { 0, 0.25, 0.6 } do
       local steps = {}
       for i = 1, 4000 do

@@ -313,9 +313,7 @@ describe("messages of gradients and weights", function()
   end)
 
   it("have a count, also if they take no time", function()
-    local function answer(seconds)
-      return function() return exactly(seconds) end
-    end
+    local function answer(seconds) return function() return exactly(seconds) end end
     local e = estimate.new { model = dense, cluster = "dgx_h100", units = true,
       profile = { operator = answer(1e-3), collective = answer(0) },
       plan = { pp = 2, tp = 2, seq = 512, micro_batches = 2, scatter_sends = true } }

@@ -55,8 +55,6 @@ function browser.drive_all(pages)
 end
 
 --- Runs steps on a page; returns the result of each, and the text of the console. Fails if the page fails.
-function browser.drive(file, steps)
-  return table.unpack(browser.drive_all { { file, steps } }[1])
-end
+function browser.drive(file, steps) return table.unpack(browser.drive_all { { file, steps } }[1]) end
 
 return browser

@@ -58,9 +58,7 @@ end
 local function part_of_devices(cluster)
   local list, device = {}, 0
   for i, part in ipairs(cluster.parts) do
-    for _ = 1, part.nodes do
-      list[device], device = i, device + 1
-    end
+    for _ = 1, part.nodes do list[device], device = i, device + 1 end
   end
   return list
 end

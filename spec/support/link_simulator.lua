@@ -55,9 +55,7 @@ function Machine:seconds(stage, unit)
   return t.backward[at] + (unit[1] == "BW" and t.weight[at] - (t.joined and t.joined[at] or 0) or 0)
 end
 
-local function needs_input(s, stage, unit)
-  return not (unit[1] == "F" and s.slice[stage][unit[3] or 1] == 1)
-end
+local function needs_input(s, stage, unit) return not (unit[1] == "F" and s.slice[stage][unit[3] or 1] == 1) end
 
 --- Buckets of a unit: { fraction of the unit after which it is complete, seconds }, in order.
 function Machine:buckets_of(stage, unit)

@@ -379,9 +379,7 @@ local function split_of(row, pp, vp)
     return nil
   end
   local split = {}
-  for i = 1, slices do
-    split[i] = integer((row.layers + 2) // slices) - ((i == 1 or i == slices) and 1 or 0)
-  end
+  for i = 1, slices do split[i] = integer((row.layers + 2) // slices) - ((i == 1 or i == slices) and 1 or 0) end
   return split
 end
 
@@ -684,9 +682,7 @@ of_framework["megatron-bridge"] = function(row, stack)
 end
 
 -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
-function of_framework.internevo(row, stack)
-  stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1)
-end
+function of_framework.internevo(row, stack) stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
 
 -- Primus' experts run in one kernel, of Primus-Turbo or of grouped_gemm (moe_use_legacy_grouped_gemm). With delayed
 -- scaling it is grouped_gemm's, in 16 bits; Primus-Turbo lacks that scaling (its issue 283).

@@ -65,8 +65,6 @@ function random_plans.plans(count, seed, model)
 end
 
 --- A copy with some fields changed.
-function random_plans.with(p, changes)
-  return merged(p, changes)
-end
+function random_plans.with(p, changes) return merged(p, changes) end
 
 return random_plans

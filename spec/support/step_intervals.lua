@@ -25,9 +25,7 @@ end
 
 local function key_of(columns, row, names)
   local words = {}
-  for i, name in ipairs(names) do
-    words[i] = columns[name] and ("%d"):format(columns[name][row]) or "-"
-  end
+  for i, name in ipairs(names) do words[i] = columns[name] and ("%d"):format(columns[name][row]) or "-" end
   return table.concat(words, " ")
 end
 

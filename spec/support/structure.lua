@@ -69,9 +69,7 @@ local function module_name(path)
   return (inside:gsub("/init$", ""):gsub("/", "."))
 end
 
-local function without_comments(text)
-  return (text:gsub("%-%-%[(=*)%[.-%]%1%]", ""):gsub("%-%-[^\n]*", ""))
-end
+local function without_comments(text) return (text:gsub("%-%-%[(=*)%[.-%]%1%]", ""):gsub("%-%-[^\n]*", "")) end
 
 --- Every Lua module of the product: name -> { path, room, uses = { name -> true } }; "require" inside functions counts,
 --- and a name built from a prefix ("ett.validate." .. x) uses all modules with that prefix.
@@ -103,9 +101,7 @@ end
 
 -- C: files, their rooms, and the files that they include.
 
-local function c_room(path)
-  return path:match("^runtime/(.*)/[^/]+$") or path:match("^(samplers/.*)/[^/]+$")
-end
+local function c_room(path) return path:match("^runtime/(.*)/[^/]+$") or path:match("^(samplers/.*)/[^/]+$") end
 
 --- Every C file of the product: path -> { room, uses = { path -> true } }.
 function structure.c_files()
@@ -130,9 +126,7 @@ end
 --- The rooms of a graph of files, as a graph: room -> { room, uses }.
 function structure.rooms(graph)
   local rooms = {}
-  for _, node in pairs(graph) do
-    rooms[node.room] = rooms[node.room] or { room = node.room, uses = {} }
-  end
+  for _, node in pairs(graph) do rooms[node.room] = rooms[node.room] or { room = node.room, uses = {} } end
   for _, node in pairs(graph) do
     for used in pairs(node.uses) do
       if graph[used].room ~= node.room then rooms[node.room].uses[graph[used].room] = true end

@@ -64,9 +64,7 @@ local function said_at_the_end()
 end
 
 describe("ett validate that is killed", function()
-  before_each(function()
-    folder = require("command").folder()
-  end)
+  before_each(function() folder = require("command").folder() end)
   after_each(function() -- a running job would disturb the next specs
     os.execute(("pkill -KILL -f '[e]tt validate.*%s'; rm -rf '%s'"):format(folder, folder))
   end)

@@ -48,9 +48,7 @@ function error_module.new(kind, format, ...)
 end
 
 --- Raises an error object: error.raise("plan", "pp must divide %d", layers).
-function error_module.raise(kind, format, ...)
-  error(error_module.new(kind, format, ...), 0)
-end
+function error_module.raise(kind, format, ...) error(error_module.new(kind, format, ...), 0) end
 
 function error_module.is(value) return getmetatable(value) == Error end
 

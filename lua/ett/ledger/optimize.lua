@@ -241,9 +241,7 @@ function optimize.pareto(results, x, y)
   table.sort(order, by(x, y))
   local front, least = {}, math.huge
   for _, result in ipairs(order) do
-    if result[y] < least then
-      front[#front + 1], least = result, result[y]
-    end
+    if result[y] < least then front[#front + 1], least = result, result[y] end
   end
   return front
 end

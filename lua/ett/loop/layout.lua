@@ -473,9 +473,7 @@ function layout.read(view)
     set(found, "tp", groups.sums, "likely", "forward sums with the bytes of a product's output")
   end
   if shape then read_counts(view, s, found, cores) end
-  if shape then
-    set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
-  end
+  if shape then set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device") end
   read_recompute(s, found)
   read_parallel(found, { world = device.process.world_size or math.tointeger(view:card().devices), groups = groups,
     kinds = kinds, elements = elements, processes = #view:processes(), has_lane = device.lane ~= nil })

@@ -23,9 +23,7 @@ function report.layout(found)
     { key = "sure", title = "how sure" }, { key = "why", title = "why" } }, rows)
 end
 
-local function append(lines, more)
-  table.move(more, 1, #more, #lines + 1, lines)
-end
+local function append(lines, more) table.move(more, 1, #more, #lines + 1, lines) end
 
 local function operator_rows(result)
   local rows = {}

@@ -18,9 +18,7 @@ local file_fields = { model = "string?", hyper = "table?", plan = "table?", clus
 
 --- Reads a file PLAN.lua, which returns { model = name, hyper = {…}, plan = {…}, cluster = name }; all fields are
 --- optional.
-function subject.file(path)
-  return schema.check(find.load_file(path), file_fields, path)
-end
+function subject.file(path) return schema.check(find.load_file(path), file_fields, path) end
 
 --- The first cluster with the device that the trace names, or nil.
 function subject.cluster_of(view)

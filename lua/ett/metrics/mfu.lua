@@ -24,9 +24,7 @@ local function work(view)
   local ticks, steps = view:iteration_ticks()
   local lacking = not params and "num_params (--model-params)" or not batch and "batch_size (--batch-size)"
     or not seq and "seq_len (--seq-len)" or nil
-  if lacking then
-    view:missing("needs model_flops on the rows, or %s from the card or the options", lacking)
-  end
+  if lacking then view:missing("needs model_flops on the rows, or %s from the card or the options", lacking) end
   if steps == 0 then view:missing("needs model_flops on the rows, or %s", view:lacking_iterations()) end
   local world = tonumber(view:card().devices) or view:processes()[1].world_size or #view:lanes()
   local factor = totals.flops_per_parameter(view)

@@ -37,9 +37,7 @@ local function series(view, lane, rows, count)
   local launches, starts = times_of(rows, rows:match(view:launch_calls(), "correlation"))
   if #launches == 0 or to <= from then return nil end
   local width, area, empty, most, points = (to - from) / count, 0.0, 0, 0, {}
-  for i = 1, count do
-    points[i] = { from_ms = view:ms((i - 1) * width), area = 0.0, most = 0 }
-  end
+  for i = 1, count do points[i] = { from_ms = view:ms((i - 1) * width), area = 0.0, most = 0 } end
   walk(launches, starts, from, to, function(a, b, length)
     area, empty = area + (b - a) * (length + 0.0), empty + (length == 0 and b - a or 0)
     if length > most then most = length end
@@ -74,9 +72,7 @@ span in --top equal parts (20), mean and greatest length of each; from_ms counts
         if found then
           local key = ("%s stream %s"):format(lane.key, group.stream or "?")
           streams[key], any = found, true
-          for _, point in ipairs(points) do
-            point.stream, list[#list + 1] = key, point
-          end
+          for _, point in ipairs(points) do point.stream, list[#list + 1] = key, point end
         end
       end
     end

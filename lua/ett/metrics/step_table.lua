@@ -31,9 +31,7 @@ copies of the step markers, which are shorter: from the first kernel of the step
   table = function(result)
     local rows = {}
     for _, rank in ipairs(stats.keys(result.ranks)) do
-      for _, step in ipairs(result.ranks[rank].per_step) do
-        rows[#rows + 1] = merged({ rank = rank }, step)
-      end
+      for _, step in ipairs(result.ranks[rank].per_step) do rows[#rows + 1] = merged({ rank = rank }, step) end
     end
     return { steps = rows }
   end,

@@ -34,9 +34,7 @@ groups; such calls are left out and counted.]],
       for i, n in collectives.sequence:iter() do
         local each, text = collectives.sorts[n], splits["In split size"][i]
         local out, into = numbers(text), numbers(splits["Out split size"][i])
-        if each.kind == "all_to_all" then
-          calls, cut = calls + 1, cut + (shortened(text) and 1 or 0)
-        end
+        if each.kind == "all_to_all" then calls, cut = calls + 1, cut + (shortened(text) and 1 or 0) end
         if each.kind == "all_to_all" and out then
           used = used + 1
           for m, count in ipairs(out) do sent[m] = (sent[m] or 0) + count end

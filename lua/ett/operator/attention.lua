@@ -152,9 +152,7 @@ local function strides(heads, seq, dim, row)
   return heads * seq * dim, seq * dim, dim
 end
 
-local function threads(count)
-  return math.max(32, math.min(MOST_DIM, (count + 31) // 32 * 32))
-end
+local function threads(count) return math.max(32, math.min(MOST_DIM, (count + 31) // 32 * 32)) end
 
 --- Launches k.attention (samplers/README.md). Tensors may be slices of wider tensors (`row`).
 function attention.launch(k, a)

@@ -119,9 +119,7 @@ end
 
 --- Model FLOPs of a product that every tensor rank computes whole: only one rank's count, unless ranks split the
 --- tokens.
-function gemm.replicated_flops(s, c)
-  return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp)
-end
+function gemm.replicated_flops(s, c) return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp) end
 
 -- Model FLOPs of a product inside a tensor-parallel region: only one rank's count if no rank splits its widths.
 local function shared_flops(layer)

@@ -16,9 +16,7 @@ function shapes.divide(what, value, by, degree)
 end
 
 --- Tokens of one micro-batch on one context rank.
-function shapes.tokens(c)
-  return c.micro_batch * shapes.divide("seq", c.seq, "cp", c.cp or 1)
-end
+function shapes.tokens(c) return c.micro_batch * shapes.divide("seq", c.seq, "cp", c.cp or 1) end
 
 --- Tokens outside tensor-parallel regions: split over tp under sequence parallelism.
 function shapes.norm_tokens(c)
@@ -43,9 +41,7 @@ function shapes.padded_vocab(vocab, tp, multiple)
 end
 
 --- Rows of the padded vocabulary on one tensor rank.
-function shapes.local_vocab(c)
-  return shapes.padded_vocab(c.vocab, c.tp, c.vocab_multiple) // c.tp
-end
+function shapes.local_vocab(c) return shapes.padded_vocab(c.vocab, c.tp, c.vocab_multiple) // c.tp end
 
 --- Key/value heads on one tensor rank: at least one, replicated if tp exceeds them (Megatron).
 function shapes.local_kv_heads(c)
@@ -57,9 +53,7 @@ end
 --- Share of the local key/value heads that the model has: less than 1 if tensor ranks hold replicas.
 function shapes.kv_share(c) return (c.kv_heads or c.heads) / (shapes.local_kv_heads(c) * c.tp) end
 
-function shapes.local_heads(c)
-  return shapes.divide("heads", c.heads, "tp", c.tp)
-end
+function shapes.local_heads(c) return shapes.divide("heads", c.heads, "tp", c.tp) end
 
 --- Context ranks that exchange tokens for heads: each has all rows of their chunks, for its share of the heads (Jacobs
 --- et al. 2023, arXiv 2309.14509; in a ring: Fang and Zhao 2024, arXiv 2405.07719).

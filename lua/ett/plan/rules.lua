@@ -139,9 +139,7 @@ local function context_ranks(p, add, context)
   if hyper.heads and hyper.heads % p.tp == 0 then
     divides(add, "cp_ulysses", p.cp_ulysses, "heads / tp", hyper.heads // p.tp)
   end
-  if method ~= "ring" then
-    add("cp_ulysses = %d needs cp_method = 'ring'", p.cp_ulysses)
-  end
+  if method ~= "ring" then add("cp_ulysses = %d needs cp_method = 'ring'", p.cp_ulysses) end
 end
 
 --- Expert parallelism and the model's experts.

@@ -47,9 +47,7 @@ local rate_of = { fp16 = "bf16", bf16 = "fp16", fp8_block = "fp8", mxfp8 = "fp8"
 --- FLOP/s of dense products of a data type; nil if the device does not support the type.
 ---@param dtype string
 ---@return number?
-function Device:peak(dtype)
-  return self.peak_flops[dtype] or self.peak_flops[rate_of[dtype]]
-end
+function Device:peak(dtype) return self.peak_flops[dtype] or self.peak_flops[rate_of[dtype]] end
 
 device_module.peak = Device.peak
 

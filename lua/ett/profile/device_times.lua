@@ -91,9 +91,7 @@ local function expert_product(self, kernel, dtype, x)
   local apart = streams and table.pack(experts.seconds(kernel, x, how))
   local factor = streams and x.batch == 1 and 1.0 or in_step.grouped[kind]
   for i, together in ipairs(found) do
-    if streams then
-      together = together + in_step.apart * math.max(0.0, apart[i] - together)
-    end
+    if streams then together = together + in_step.apart * math.max(0.0, apart[i] - together) end
     found[i] = together * factor + (streams and in_step.streams_start or 0.0)
   end
   return table.unpack(found)
@@ -302,9 +300,7 @@ local function attention(self, op, shape, pass)
   -- Transformer Engine's forward pass has two streams (AttnFuncWithCPAndKVP2P, flash_attn_streams).
   local filled = law == training.by_blocks and pass == "forward" and self.stack.context_parallel == "te"
   local seconds, products_dtype = law(self.device, laws.laws, dtype, pass, x, filled), dtype
-  if not seconds then
-    seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x, filled), "bf16"
-  end
+  if not seconds then seconds, products_dtype = law(self.device, laws.laws, "bf16", pass, x, filled), "bf16" end
   if not seconds then return nil end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
@@ -490,15 +486,11 @@ end
 
 --- The same kernels under another stack.
 ---@param stack table of ett.operator.stack
-function DeviceTimes:with_stack(stack)
-  return setmetatable(merged(self, { stack = stack }), DeviceTimes)
-end
+function DeviceTimes:with_stack(stack) return setmetatable(merged(self, { stack = stack }), DeviceTimes) end
 
 --- The same kernels measured alone: products at the rate of their tables, without in-step factors
 --- (ett.profile.in_step) and without the small kernels that run beside products in a step.
-function DeviceTimes:at_burst()
-  return setmetatable(merged(self, { burst = true }), DeviceTimes)
-end
+function DeviceTimes:at_burst() return setmetatable(merged(self, { burst = true }), DeviceTimes) end
 
 --- A fact of the device file that kernel models need and the device lacks, or nil.
 function device_times.lacking(device)

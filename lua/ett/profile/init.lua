@@ -17,9 +17,7 @@ local profile = {}
 --- A profile over folders of sample tables (ett.profile.sampled).
 profile.from_samples = sampled.open
 
-local function is_folder(path)
-  return require("lfs").attributes(path, "mode") == "directory"
-end
+local function is_folder(path) return require("lfs").attributes(path, "mode") == "directory" end
 
 --- Opens a profile over samples or coefficients. Raises if the folder does not exist.
 ---@param source string|table folder, list of folders, cluster from ett.cluster, or cluster name
@@ -29,9 +27,7 @@ function profile.open(source, options)
   if type(source) == "string" and not is_folder(source) then source = cluster_module.get(source) end
   if type(source) == "string" then source = { source } end
   if #source > 0 then
-    if coefficients.find(source[1]) then
-      return coefficients.open(source[1], options)
-    end
+    if coefficients.find(source[1]) then return coefficients.open(source[1], options) end
     return sampled.open(source, options)
   end
   local cluster, given = source, source.profile

@@ -534,9 +534,7 @@ function cluster_profile.open(cluster, own, users)
   local said = cluster.profile
   if type(said) == "string" then said = { folder = said } end
   said = said or {}
-  if not own and said.folder then
-    own = profile.open(cluster)
-  end
+  if not own and said.folder then own = profile.open(cluster) end
   local by_device = said.borrow == "device" and not find.path("clusters", "device")
   local other = said.base or not by_device and said.borrow or nil
   users = other and with_user(cluster, users)

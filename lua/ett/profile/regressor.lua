@@ -142,9 +142,7 @@ end
 
 --- Predictions of a list of rows of dimensions, or of one flat list.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
-function Regressor:predict_rows(rows)
-  return self.model:predict_rows((flatten(rows, self.facts_.dims)))
-end
+function Regressor:predict_rows(rows) return self.model:predict_rows((flatten(rows, self.facts_.dims))) end
 
 --- Facts of the fit: rows, dropped, error_mean and error_median of held-out folds, ranges.
 function Regressor:facts() return self.facts_ end

@@ -547,8 +547,6 @@ function Profile:report()
   return self.outliers
 end
 
-function Profile:__tostring()
-  return ("profile of %s: %d files"):format(self.source, #self.files)
-end
+function Profile:__tostring() return ("profile of %s: %d files"):format(self.source, #self.files) end
 
 return sampled

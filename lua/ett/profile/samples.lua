@@ -95,9 +95,7 @@ function samples.dims(op, s, as_wave)
 end
 
 --- The pool of an operator; it does not depend on the shape.
-function samples.pool(op)
-  return (op.family == "gemm" or op.family == "bmm") and op.family or op.name
-end
+function samples.pool(op) return (op.family == "gemm" or op.family == "bmm") and op.family or op.name end
 
 --- The parts of a file name: { gpu=, name=, dtype=, nodes=, gpus= }; nil for other names.
 function samples.parse_name(file)

@@ -49,9 +49,7 @@ local repeated_layers = { block = " of %s in a slice", every = " of 1 in %s", un
 local function layer_count(n) return ("%d layer%s"):format(n, n == 1 and "" or "s") end
 
 --- "layer 3", or "layers 0, 1, 3".
-local function layer_list(ids)
-  return (#ids == 1 and "layer " or "layers ") .. table.concat(ids, ", ")
-end
+local function layer_list(ids) return (#ids == 1 and "layer " or "layers ") .. table.concat(ids, ", ") end
 
 local function plan_text(p, stack)
   local words = {}
@@ -79,9 +77,7 @@ local function plan_text(p, stack)
     words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank)
       .. (p.lora_targets and " on " .. table.concat(p.lora_targets, " and ") or "")
   end
-  if p.frozen_layers > 0 then
-    words[#words + 1] = layer_count(p.frozen_layers) .. " frozen"
-  end
+  if p.frozen_layers > 0 then words[#words + 1] = layer_count(p.frozen_layers) .. " frozen" end
   words[#words + 1] = "stack " .. stack
   return table.concat(words, ", ")
 end
@@ -92,9 +88,7 @@ local function add_words(rows, title, words)
   local most = terminal and math.max(terminal - #"throughput  " + 1, 20) or 100 -- a space ends each word
   for i, word in ipairs(words) do
     local more = word .. (i < #words and ", " or "")
-    if #text + #more > most then
-      rows[#rows + 1], title, text = { title, text }, "", ""
-    end
+    if #text + #more > most then rows[#rows + 1], title, text = { title, text }, "", "" end
     text = text .. more
   end
   if text ~= "" then rows[#rows + 1] = { title, text } end
@@ -320,9 +314,7 @@ function report.sweep(s, limit)
   lines[#lines + 1] = ""
   if s.fit_advice then table.insert(lines, 1, s.fit_advice) end
   local header, counted = {}, true -- whether a column of its own has the micro-batches
-  for i, name in ipairs(s.fields) do
-    header[i], counted = name, counted and name ~= "micro_batches"
-  end
+  for i, name in ipairs(s.fields) do header[i], counted = name, counted and name ~= "micro_batches" end
   if counted then header[#header + 1] = "micro-batches" end
   for _, name in ipairs { "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do
     header[#header + 1] = name

@@ -100,9 +100,7 @@ local function collect(chart)
       end
     end
   end
-  for _, band in ipairs(chart.bands or {}) do
-    xs[#xs + 1], xs[#xs + 2] = band.from, band.to
-  end
+  for _, band in ipairs(chart.bands or {}) do xs[#xs + 1], xs[#xs + 2] = band.from, band.to end
   if chart.areas then ys[#ys + 1] = 1 end
   return xs, ys, y2s
 end

@@ -22,9 +22,7 @@ local least_text = 12 -- a last column of texts is wrapped if it keeps this widt
 function tables.words_within(text, most)
   local lines, line = {}, nil
   for word in text:gmatch "%S+" do
-    if line and width(line) + 1 + width(word) > most then
-      lines[#lines + 1], line = line, nil
-    end
+    if line and width(line) + 1 + width(word) > most then lines[#lines + 1], line = line, nil end
     line = line and line .. " " .. word or word
   end
   lines[#lines + 1] = line or ""

@@ -154,9 +154,7 @@ function sample_merge.merge(paths, folder)
     local t = read(path)
     local topology = table.concat(t.columns, ","):find("GPUsPerNode", 1, true)
     local name = whole_name(path, topology or t.first.collective ~= nil)
-    if not groups[name] then
-      groups[name], order[#order + 1] = {}, name
-    end
+    if not groups[name] then groups[name], order[#order + 1] = {}, name end
     table.insert(groups[name], t)
   end
   folder_module.make(folder)

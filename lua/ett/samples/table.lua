@@ -70,9 +70,7 @@ local function comment(t, line, at, marks)
   else
     local name, text = line:match("^#!? ([%w ]+): (.*)$")
     t.header[#t.header + 1] = { name = name, text = line, at = at }
-    if name then
-      t.first[name], t.last[name] = t.first[name] or text, text
-    end
+    if name then t.first[name], t.last[name] = t.first[name] or text, text end
   end
   return marks
 end

@@ -112,9 +112,7 @@ function Runner:prepare()
   local session, target, run, shared = self.session, self.target, self.run, self.shared
   self.chooser = run.chooser and run.chooser(target, self.list, run.precision, self.path)
   self.together = shared and run.together and target.kind == "operator"
-  if shared then
-    self.work, self.list = shared.work(self.journal, self.list, target, self.together)
-  end
+  if shared then self.work, self.list = shared.work(self.journal, self.list, target, self.together) end
   local count = math.min(#self.list, run.limit or math.maxinteger)
   if not shared then self.work = local_work(self.journal, count, self.chooser) end
   self.visits = target.kind == "operator" and session.visits or 1

@@ -60,9 +60,7 @@ local function grid_axis(name, given, least)
     error_module.raise("model", "dimension '%s' must be an integer, a list or a range, got %s", name,
       schema.describe(given))
   end
-  if next(given) == nil then
-    error_module.raise("model", "dimension '%s': the list is empty", name)
-  end
+  if next(given) == nil then error_module.raise("model", "dimension '%s': the list is empty", name) end
   if is_list(given) then return list_axis(name, given, least, wanted) end
   local axis = schema.check(given, axis_schema, ("dimension '%s'"):format(name))
   if not axis.start or not axis.stop then
@@ -271,9 +269,7 @@ end
 ---@param entry table of the campaign: design = "random"|"halton", count, where, with
 function campaign_space.scattered(columns, axes, entry, seed)
   local label = table.concat(columns, ", ")
-  if not entry.count then
-    error_module.raise("model", "%s: design '%s' needs count", label, entry.design)
-  end
+  if not entry.count then error_module.raise("model", "%s: design '%s' needs count", label, entry.design) end
   if entry.count > MOST_SCATTERED then
     error_module.raise("model", "%s: count must be at most %d, got %d", label, MOST_SCATTERED, entry.count)
   end

@@ -85,12 +85,8 @@ local function candidates(p, layout, group)
   local own = { recompute_layers = group }
   local one, sharded = merged(own, { micro_batch = 1 }), merged(own, { sequence_parallel = true })
   local list, base = { {}, group and own }, own
-  if p.micro_batch > 1 then
-    list[#list + 1], base = one, merged(base, one)
-  end
-  if layout.tp > 1 and not p.sequence_parallel then
-    list[#list + 1], base = sharded, merged(base, sharded)
-  end
+  if p.micro_batch > 1 then list[#list + 1], base = one, merged(base, one) end
+  if layout.tp > 1 and not p.sequence_parallel then list[#list + 1], base = sharded, merged(base, sharded) end
   list[#list + 1] = base
   for _, change in ipairs(changes) do list[#list + 1] = missing(p, layout.pp, base, change) end
   return list

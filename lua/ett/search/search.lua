@@ -282,9 +282,7 @@ function search.new(given)
   else
     result.nothing = require("ett.search.emptied").sentence(space, result, own, settle)
   end
-  for _, row in ipairs(rows) do
-    row.key, row.layout, row.setting, row.values = nil, nil, nil, nil
-  end
+  for _, row in ipairs(rows) do row.key, row.layout, row.setting, row.values = nil, nil, nil, nil end
   return setmetatable(result, Search)
 end
 

@@ -274,9 +274,7 @@ local function place_parts(parts, seconds, waits, gathers, share)
     table.insert(laid, 1, { name = waits or "waits", resource = "wait", seconds = wait, times = 1, hidden = 0.0,
       gathers = gathers })
   end
-  for _, part in ipairs(laid) do
-    part.start, at = at, at + part.seconds
-  end
+  for _, part in ipairs(laid) do part.start, at = at, at + part.seconds end
   return span(laid, seconds)
 end
 

@@ -456,9 +456,7 @@ local function kept_with(self, change)
   return known
 end
 
-function OfParts:of_plan(p)
-  return kept_with(self, function(own) return own:of_plan(p) end)
-end
+function OfParts:of_plan(p) return kept_with(self, function(own) return own:of_plan(p) end) end
 
 function OfParts:share(other)
   for k, own in ipairs(self.parts) do own:share(other.parts[k]) end

@@ -71,9 +71,7 @@ function align.match(lists, options)
   end
   if mode == "auto" or mode == "clocks" then
     for r = 2, #lists do
-      if result.medians[r] > options.tolerance then
-        return nil, "ends", result
-      end
+      if result.medians[r] > options.tolerance then return nil, "ends", result end
     end
   end
   result.matches = sequence.matches(lists, result.offsets, result.clocks)

@@ -56,9 +56,7 @@ function comm.libraries()
 end
 
 --- Adds a library for this run: comm.add{ name = "mine", patterns = {"^my_allreduce"} }.
-function comm.add(library)
-  table.insert(comm.libraries(), checked(library, "ett.trace.comm.add"))
-end
+function comm.add(library) table.insert(comm.libraries(), checked(library, "ett.trace.comm.add")) end
 
 --- Whether a name matches one of some patterns.
 function comm.any_found(name, patterns)
@@ -154,9 +152,7 @@ local tpu_opcodes = { "^all%-reduce", "^all%-gather", "^reduce%-scatter", "^all%
 
 --- Whether an XLA category or opcode is communication.
 ---@param word string hlo_category or opcode
-function comm.is_tpu_opcode(word)
-  return type(word) == "string" and comm.any_found(word, tpu_opcodes)
-end
+function comm.is_tpu_opcode(word) return type(word) == "string" and comm.any_found(word, tpu_opcodes) end
 
 --- Opcode of an HLO instruction's text: "%psum.8 = bf16[8]{0} all-reduce(...)" -> "all-reduce".
 ---@param text string? the long_name of a row

@@ -15,9 +15,7 @@ end
 
 --- Entries by key as means over some devices.
 local function means(view, out, devices)
-  for _, each in pairs(out) do
-    each.count, each.ms = each.count / devices, view:ms(each.ticks) / devices
-  end
+  for _, each in pairs(out) do each.count, each.ms = each.count / devices, view:ms(each.ticks) / devices end
   return out
 end
 

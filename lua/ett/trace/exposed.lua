@@ -5,9 +5,7 @@ local interval = require "ett.interval"
 
 local exposed = {}
 
-local function add(list, key, ticks)
-  list[key] = (list[key] or 0) + ticks
-end
+local function add(list, key, ticks) list[key] = (list[key] or 0) + ticks end
 
 local function row_of(kinds, one, group)
   local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")

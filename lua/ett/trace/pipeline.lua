@@ -42,9 +42,7 @@ local function unit_times(record)
   return busy, last - first, counts
 end
 
-local function rest(busy, whole)
-  return whole ~= stats.null and whole > 0 and 1 - busy / whole or stats.null
-end
+local function rest(busy, whole) return whole ~= stats.null and whole > 0 and 1 - busy / whole or stats.null end
 
 --- Timings of one rank in one iteration. Without units the window is null; so is a bubble of no time.
 ---@return table { total_ms, busy_ms, window_ms, bubble_vs_total, bubble_vs_window, n_fwd, n_bwd }

@@ -17,9 +17,7 @@ local function span_overlap(a, b)
 end
 
 --- Identity of a file's rank: the rank, else the name before the time (worker.1623143566756.pt.trace.json).
-local function identity(file)
-  return file.rank or file.path:match("([^/]+)%.%d+%.pt%.trace%.json")
-end
+local function identity(file) return file.rank or file.path:match("([^/]+)%.%d+%.pt%.trace%.json") end
 
 --- Name of the device that recorded a file, or nil.
 local function device_of(file)

@@ -60,9 +60,7 @@ function stats.percentile(sorted, share)
 end
 
 --- Median of a list (mean of the middle two), or null.
-function stats.median(list)
-  return median(stats.sorted(list), true) or json.null
-end
+function stats.median(list) return median(stats.sorted(list), true) or json.null end
 
 function stats.keys(t)
   local keys = {}

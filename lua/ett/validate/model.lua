@@ -145,9 +145,7 @@ function model.new(given)
 end
 
 --- Runs one pass of an operator. The back end records it under its name and shape.
-function Trainer:op(name, pass, operands)
-  self.backend:run(self, name, self.shapes[name], pass, operands)
-end
+function Trainer:op(name, pass, operands) self.backend:run(self, name, self.shapes[name], pass, operands) end
 
 --- The record of one pass of an operator, or of a collective of some bytes.
 function Trainer:record(name, pass, bytes)

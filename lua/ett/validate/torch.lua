@@ -177,9 +177,7 @@ local View = { share = 1, launch_seconds = 0.0, plan = { dtype = "fp32", fused_a
   host = { token_seconds = { cross_entropy = 0.0 } } }
 View.__index = View
 
-function View:expect(case)
-  self.hyper = require "ett.base.merged"(hyper, { max_positions = case.plan.seq })
-end
+function View:expect(case) self.hyper = require "ett.base.merged"(hyper, { max_positions = case.plan.seq }) end
 
 function View:alone(name, shape, dtype, pass)
   if self.free[name] then return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "measured" } end

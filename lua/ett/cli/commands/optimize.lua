@@ -321,9 +321,7 @@ local function run(opts, positional)
     end
   end
   show(opts, results, search.unit, price)
-  if opts.svg then
-    require "ett.cli.wrote"(opts, table.unpack(figures.write(opts.svg, results, opts.model)))
-  end
+  if opts.svg then require "ett.cli.wrote"(opts, table.unpack(figures.write(opts.svg, results, opts.model))) end
 end
 
 return {

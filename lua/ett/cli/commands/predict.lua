@@ -150,9 +150,7 @@ return {
     wrote(opts, opts.chrome_trace, opts.chakra, opts.html)
     if not e.fits then e.fit_advice = fit_advice(what) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
-    if not print_value(opts, e) then
-      print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e))
-    end
+    if not print_value(opts, e) then print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e)) end
     if opts.require_fit and not e.fits then
       error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB; %s",
         e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9, e.fit_advice)

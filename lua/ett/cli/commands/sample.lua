@@ -144,9 +144,7 @@ local function print_report(report, target_error, active)
       type(target_error) == "number" and (" (target %.2f %%)"):format(100 * target_error) or "",
       report.measured + report.held, report.total + report.held))
   end
-  if report.excess then
-    print(("  its error is %.2f times the whole grid's"):format(report.excess))
-  end
+  if report.excess then print(("  its error is %.2f times the whole grid's"):format(report.excess)) end
   for _, note in ipairs(report.notes or {}) do print("  " .. note) end
   if report.refused then
     print(("  not measured: %s; --retry-failed checks again"):format((report.refused:gsub("^wrong: ", ""))))

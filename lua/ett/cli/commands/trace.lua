@@ -116,9 +116,7 @@ end
 local function print_one(view, opts, chosen, results, reasons)
   local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   if opts.json then
-    if #chosen == 1 then
-      return print_value(opts, results[chosen[1].name])
-    end
+    if #chosen == 1 then return print_value(opts, results[chosen[1].name]) end
     local out = { metrics = results, unavailable = reasons, trace = view.path }
     if view.trace then out.warnings = json.array(view:warnings()) end
     print_value(opts, out)

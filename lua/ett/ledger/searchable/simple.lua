@@ -79,9 +79,7 @@ end
 --- Limit of the product of the degrees: each expert has its own chips.
 function searchable.product(o) return o.devices / o.n_experts end
 
-function searchable.choices()
-  return { { recompute = 0 }, { recompute = 1 } }
-end
+function searchable.choices() return { { recompute = 0 }, { recompute = 1 } } end
 
 function searchable.variables(o)
   local devices = math.max(1, o.devices // o.n_experts)

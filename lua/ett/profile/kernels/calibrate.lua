@@ -174,9 +174,7 @@ local function copy_collectives(request, device)
     lines[#lines + 1] = ("    %s = {"):format(kind)
     for gpus = 2, 8 do
       local curve = curves[kind][gpus]
-      if curve then
-        lines[#lines + 1], points = curve_lines(gpus, curve), points + #curve // 2
-      end
+      if curve then lines[#lines + 1], points = curve_lines(gpus, curve), points + #curve // 2 end
     end
     lines[#lines + 1] = "    },"
   end

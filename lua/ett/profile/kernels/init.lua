@@ -84,9 +84,7 @@ end
 function kernels.preferred(model, rows, dtype)
   local by_framework = {}
   for _, row in ipairs(rows) do
-    if row.dtype == dtype then
-      table.insert(table_at(by_framework, row.framework), row)
-    end
+    if row.dtype == dtype then table.insert(table_at(by_framework, row.framework), row) end
   end
   local chosen
   for _, name in ipairs(model.frameworks) do chosen = chosen or by_framework[name] and name end

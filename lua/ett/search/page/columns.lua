@@ -23,9 +23,7 @@ local function codes_of(rows, name)
   local seen, values = {}, {}
   for _, row in ipairs(rows) do
     local key = key_of(row, name)
-    if seen[key] == nil then
-      seen[key], values[#values + 1] = true, key
-    end
+    if seen[key] == nil then seen[key], values[#values + 1] = true, key end
   end
   table.sort(values, function(a, b)
     if type(a) ~= type(b) then return type(a) < type(b) end

@@ -69,9 +69,7 @@ local lane_names = { sends = "card: sends", rest = "gradients, update" }
 --- Lanes of a stage's messages. The host link has lanes only with offloading.
 local function add_messages(t, e, stage)
   local by_lane = { sends = {}, rest = {}, ["to host"] = {}, ["from host"] = {} }
-  for _, message in ipairs(stage.messages) do
-    table.insert(by_lane[message.lane] or by_lane.rest, message)
-  end
+  for _, message in ipairs(stage.messages) do table.insert(by_lane[message.lane] or by_lane.rest, message) end
   for _, name in ipairs { "sends", "rest", "to host", "from host" } do
     local start, duration, label = {}, {}, {}
     for i, m in ipairs(by_lane[name]) do
