@@ -68,10 +68,10 @@ local function whole(text)
   return value and math.abs(value) <= 2 ^ 53 and value or nil
 end
 
-local function above(least, read)
+local function above_zero(read)
   return function(text)
     local value = read(text)
-    return value and value > least and value or nil
+    return value and value > 0 and value or nil
   end
 end
 
@@ -89,10 +89,10 @@ local kinds = {
   list = { names_of, "names separated by commas, each once" },
   string = { function(text) return text end },
   number = { finite, "a number" },
-  positive = { above(0, finite), "a number above 0" },
+  positive = { above_zero(finite), "a number above 0" },
   integer = { integer, "an integer" },
   whole = { whole, "a whole number of at most 2^53, in digits" },
-  count = { above(0, integer), "a positive integer" },
+  count = { above_zero(integer), "a positive integer" },
 }
 
 --- The options that a command with --json also gets (lua/ett/report/output.lua).

@@ -47,9 +47,9 @@ local function line_of(row, widths, align, shown)
   return table.concat(cells, "  "):match "^.*%S" or ""
 end
 
-local function range(from, to)
+local function up_to(most)
   local list = {}
-  for i = from, to do list[#list + 1] = i end
+  for i = 1, most do list[#list + 1] = i end
   return list
 end
 
@@ -63,7 +63,7 @@ local function wrapped(rows, widths, align, most)
     local text = row[last]
     local parts = text and width(text) > most - before and tables.words_within(text, most - before) or { text }
     cut[last] = parts[1]
-    lines[#lines + 1] = line_of(cut, widths, align, range(1, #row))
+    lines[#lines + 1] = line_of(cut, widths, align, up_to(#row))
     for k = 2, #parts do lines[#lines + 1] = (" "):rep(before) .. parts[k] end
   end
   return lines
@@ -102,7 +102,7 @@ function tables.lines(rows, align, indent, columns)
   end
   local last, lines = #widths, {}
   if last < 2 or sum(widths, last) <= most then
-    for r, row in ipairs(rows) do lines[r] = line_of(row, widths, align, range(1, #row)) end
+    for r, row in ipairs(rows) do lines[r] = line_of(row, widths, align, up_to(#row)) end
   elseif align:sub(last, last) ~= "r" and sum(widths, last) - widths[last] + least_text <= most then
     lines = wrapped(rows, widths, align, most)
   else

@@ -33,10 +33,10 @@ local hyper = { position = "learned", bias = true, tied_embeddings = false, voca
 local function sampled_sizes(sizes, count)
   math.randomseed(20261122)
   local list = {}
-  local function between(index, multiple, to)
+  local function between(index, multiple)
     local least, most = math.huge, 0
     for _, c in ipairs(sizes) do least, most = math.min(least, c[index]), math.max(most, c[index]) end
-    local x = math.exp(math.log(least * 0.8) + math.random() * (math.log(most * (to or 1.15)) - math.log(least * 0.8)))
+    local x = math.exp(math.log(least * 0.8) + math.random() * (math.log(most * 1.15) - math.log(least * 0.8)))
     return math.max(multiple, math.floor(x / multiple + 0.5) * multiple)
   end
   for i = 1, count do

@@ -32,23 +32,24 @@ function kinds.dims(text)
   return list
 end
 
-local function product(shape, from, to)
+--- The product of the first `count` dimensions.
+local function product(shape, count)
   local n = 1
-  for i = from, to do n = n * shape[i] end
+  for i = 1, count do n = n * shape[i] end
   return n
 end
 
 --- Rows and columns of a tensor whose last dimension is the columns.
 local function matrix(shape)
   if not shape or #shape < 1 then return nil end
-  return product(shape, 1, #shape - 1), shape[#shape]
+  return product(shape, #shape - 1), shape[#shape]
 end
 
 --- x[…, k] times w[n, k] transposed.
 local function linear(dims)
   local x, w = dims[1], dims[2]
   if not (x and w and #w == 2 and #x >= 1 and x[#x] == w[2]) then return nil end
-  return { family = "gemm", batch = 1, m = product(x, 1, #x - 1), n = w[1], k = w[2] }
+  return { family = "gemm", batch = 1, m = product(x, #x - 1), n = w[1], k = w[2] }
 end
 
 --- Number of matrices of a product of batches, of which one may be broadcast; nil if the dimensions differ.
@@ -67,7 +68,7 @@ local function multiply(first)
   return function(dims)
     local a, b = dims[first], dims[first + 1]
     if not (a and b) or #a < 2 or #b < 2 or a[#a] ~= b[#b - 1] then return nil end
-    if #b == 2 then return { family = "gemm", batch = 1, m = product(a, 1, #a - 1), n = b[2], k = b[1] } end
+    if #b == 2 then return { family = "gemm", batch = 1, m = product(a, #a - 1), n = b[2], k = b[1] } end
     local batch = batch_of(a, b)
     return batch and { family = "bmm", batch = batch, m = a[#a - 1], n = b[#b], k = a[#a] } or nil
   end
@@ -84,9 +85,9 @@ local function attention(by_token)
   end
 end
 
-local function rowwise(family, what, input)
+local function rowwise(family, what)
   return function(dims)
-    local rows, cols = matrix(dims[input or 1])
+    local rows, cols = matrix(dims[1])
     return rows and { family = family, what = what, rows = rows, cols = cols } or nil
   end
 end
@@ -117,7 +118,7 @@ end
 local function embedding(dims)
   local weight, ids = dims[1], dims[2]
   if not (weight and ids and #weight == 2) then return nil end
-  return { family = "embedding", rows = product(ids, 1, #ids), cols = weight[2], vocab = weight[1] }
+  return { family = "embedding", rows = product(ids, #ids), cols = weight[2], vocab = weight[1] }
 end
 
 --- A sum of two tensors with equal shapes: a residual connection, unless one of them is small.
