@@ -170,43 +170,48 @@ local function too_slow(self, op, shape, dtype, pass, answer)
     self.cluster.device.name)
 end
 
--- A checked answer of the cluster's own samples; whether it is within the limits of the device; if so, also its FLOPs.
-local function own_answer(self, op, shape, dtype, pass, answer, peak)
-  if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
-  local seconds = answer.seconds
-  local moved = op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth -- the device needs at least this
-  if seconds >= slow_seconds and seconds >= slow_ratio * moved then
-    answer.caution = too_slow(self, op, shape, dtype, pass, answer) or answer.caution
+-- The answer of the operators whose work a file of a dialect names for shapes without a field (ett.operator.dialect);
+-- nil if they have none.
+local function stood_in(self, stand_ins, shape, dtype, pass)
+  for i = 1, #stand_ins do
+    local one = stand_ins[i]
+    if shape[one.lacks] == nil then
+      local answer = self:sampled(operator.get(one.operator), one.shape(shape), dtype, pass)
+      return not missing(answer) and answer or nil
+    end
   end
-  if not (op.least_bytes or self.own.accepted) and seconds >= moved then
-    local flops = peak and op.flops(shape, pass)
-    if not peak or seconds >= flops / peak then return answer, true, flops end
-  end
-  return checked(self, op, shape, dtype, pass, answer)
 end
 
 -- Timer that uses the cluster's own samples, else the other cluster's samples; without a profile, the kernel tables of
--- the device. The timer's second value is true if the answer is within the limits of the device.
+-- the device. If the answer is within the limits of the device, the timer's second value is true, and the third the
+-- FLOPs of a product.
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
   local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
-  local peak = products[op.family] and device_module.peak(self.cluster.device, dtype)
+  local device = self.cluster.device
+  local peak, bandwidth = products[op.family] and device_module.peak(device, dtype), device.memory_bandwidth
+  local bytes, flops_of, stands_in = op.bytes, op.flops, #stand_ins > 0
+  local is_bounded = own and not (op.least_bytes or self.own.accepted)
   return function(shape, key)
-    local answer
-    for i = 1, #stand_ins do
-      local one = stand_ins[i]
-      if shape[one.lacks] == nil then
-        answer = self:sampled(operator.get(one.operator), one.shape(shape), dtype, pass)
-        if not missing(answer) then return answer end
-        break
-      end
-    end
+    local answer = stands_in and stood_in(self, stand_ins, shape, dtype, pass)
+    if answer then return answer end
     answer = own and own(shape, key)
-    if answer and answer.provenance ~= "assumed" then return own_answer(self, op, shape, dtype, pass, answer, peak) end
-    answer = from_other(self, op, shape, dtype, pass) or answer
-    if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
-    return answer
+    if not answer or answer.provenance == "assumed" then
+      answer = from_other(self, op, shape, dtype, pass) or answer
+      if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
+      return answer
+    end
+    if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
+    local seconds, moved = answer.seconds, bytes(shape, dtype, pass) / bandwidth -- the device needs at least `moved`
+    if seconds >= slow_seconds and seconds >= slow_ratio * moved then
+      answer.caution = too_slow(self, op, shape, dtype, pass, answer) or answer.caution
+    end
+    if is_bounded and seconds >= moved then
+      local flops = peak and flops_of(shape, pass)
+      if not peak or seconds >= flops / peak then return answer, true, flops end
+    end
+    return checked(self, op, shape, dtype, pass, answer)
   end
 end
 
@@ -305,7 +310,8 @@ local function timer(self, op, dtype, pass)
       if answer then return answer end
     end
     local answer, sure, flops = sampled_time(shape, key)
-    if not sure then answer = raised_to_bound(self, op, shape, dtype, pass, answer) end
+    if sure then return measured and sustained(op, shape, pass, answer, measured, flops) or answer end
+    answer = raised_to_bound(self, op, shape, dtype, pass, answer)
     if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
       if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
@@ -313,7 +319,7 @@ local function timer(self, op, dtype, pass)
         answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
       end
     end
-    return answer and measured and sustained(op, shape, pass, answer, measured, flops) or answer
+    return answer and measured and sustained(op, shape, pass, answer, measured) or answer
   end
 end
 

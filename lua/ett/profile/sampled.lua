@@ -290,9 +290,8 @@ end
 -- Provenance of an answer, from the provenance of the regressor's prediction.
 function Profile.origin(provenance) return provenance end
 
-local function words_of(detail, provenance, outside)
-  return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
-end
+-- Words on an answer outside the samples. outside: log2 of the distance.
+local function words_of(detail, outside) return { "%s; %.2f times outside the samples", detail, 2 ^ outside } end
 
 function sampled.other_pass(pass) return pass == "backward" and "forward" or "backward" end
 
@@ -356,22 +355,22 @@ function Profile:operator_timer(name, dtype, pass, ratio)
     return not void and function(shape) return scaled(self, op, shape, dtype, pass, entries) end or nil
   end
   local facts = model:facts()
-  local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
+  local family, count, most_vocab = facts.family, facts.dims, op.family == "embedding" and facts.most and facts.most[4]
+  local detail, origin, whole_heads = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin, self.whole_heads
   local warning = caution(self, key .. " " .. pass, facts.rows)
+  local core = model.compiled and model:compiled() or model
+  local predict = core ~= model and core.predict or model.values
   return function(shape, shape_key)
-    local dims, partial = dims_as(op, shape, facts.family, facts.dims, shape_key)
-    if partial and self.whole_heads then
-      dims = dims_as(op, merged(shape, { rotary_dim = shape.head_dim }), facts.family, facts.dims)
+    local dims, partial = dims_as(op, shape, family, count, shape_key)
+    if partial and whole_heads then
+      dims = dims_as(op, merged(shape, { rotary_dim = shape.head_dim }), family, count)
     end
     if not dims then return nil end
-    local value, low, high, provenance, outside = model:values(dims)
+    local value, low, high, provenance, outside = predict(core, dims)
     if partial and provenance == "measured" then provenance = "interpolated" end
-    local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
-      detail = words_of(detail, provenance, outside), outside = outside, caution = warning }
-    if op.family == "embedding" and facts.most and dims[4] > facts.most[4] then
-      answer.sampled_vocab = facts.most[4] -- the largest
-    end
-    return answer
+    return { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
+      detail = provenance == "extrapolated" and words_of(detail, outside) or detail, outside = outside,
+      caution = warning, sampled_vocab = most_vocab and dims[4] > most_vocab and most_vocab or nil }
   end
 end
 
@@ -495,7 +494,7 @@ function Profile:collective_timer(kind, topology, dtype)
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
     return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = origin(provenance),
-      detail = words_of(details[model], provenance, outside), outside = outside,
+      detail = provenance == "extrapolated" and words_of(details[model], outside) or details[model], outside = outside,
         below = size < model:facts().size_least }
   end, nil, { least, most }, compiled
 end

@@ -91,19 +91,23 @@ local function sampled_timer(profile, name, dtype, pass)
   end
 end
 
--- The cached answers of an operator and data type by shape, and the function that computes them.
+-- The cached answers of an operator by shape, and the function that computes them. Data types of plans in which the
+-- operator runs in the same type share them.
+---@param dtype string of the plan
 local function known_of(self, op, dtype, pass)
-  local by_dtype = table_at(self.operators[pass], op)
-  local known = by_dtype[dtype]
+  local by_dtype, own = table_at(self.operators[pass], op), stacks.dtype_of(self.stack, op, dtype)
+  local known = by_dtype[own]
   if not known then
-    known = { answers = {}, time = sampled_timer(self.profile, op.name, dtype, pass) }
-    by_dtype[dtype] = known
+    known = { answers = {}, dtype = own, time = sampled_timer(self.profile, op.name, own, pass) }
+    by_dtype[own] = known
   end
+  by_dtype[dtype] = known
   return known
 end
 
-local function timed(self, known, op, shape, dtype, pass, key)
-  local answer = known.time and known.time(shape, key) or assumed.operator(self.cluster, op, shape, dtype, pass)
+local function timed(self, known, op, shape, pass, key)
+  local time = known.time
+  local answer = time and time(shape, key) or assumed.operator(self.cluster, op, shape, known.dtype, pass)
   local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
   if not is_usual(s, low, high) then
     answer.seconds, answer.low_seconds, answer.high_seconds = check(s, low, high, op.name, pass)
@@ -116,12 +120,13 @@ end
 ---@param pass string "forward", "backward" or "update"
 ---@param key string|false|nil times.shape_key, if the caller has it; false: the answer is not cached
 function Times:operator(op, shape, dtype, pass, key)
-  local known = known_of(self, op, stacks.dtype_of(self.stack, op, dtype), pass)
-  if key == false then return timed(self, known, op, shape, dtype, pass) end
+  local by_dtype = self.operators[pass][op]
+  local known = by_dtype and by_dtype[dtype] or known_of(self, op, dtype, pass)
+  if key == false then return timed(self, known, op, shape, pass) end
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]
   if not answer then
-    answer = timed(self, known, op, shape, dtype, pass, key)
+    answer = timed(self, known, op, shape, pass, key)
     known.answers[key] = answer
   end
   return answer
