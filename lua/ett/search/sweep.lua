@@ -266,8 +266,8 @@ local function add_functions(run)
   for _, rule in ipairs(plan_rules.functions(run.model, run.cluster, run.schedules)) do add("rule", rule) end
   local key_of
   add("program", function(p)
-    local alike = not lower.copies_table(run.model)
-    key_of = key_of or fields.program_keys(run.plan, run.positions, alike and "pp" or nil)
+    key_of = key_of
+      or fields.program_keys(run.plan, run.positions, not lower.copies_table(run.model) and "pp" or nil)
     return (lower.key(p, run.placement, key_of))
   end)
   for _, field in ipairs(fields.list) do

@@ -178,9 +178,10 @@ end
 local function mark_repeated(items, repeated, software, dtype)
   local of_name, some, narrow = {}, false, schema.dtype_bytes[dtype] < 2
   for _, module in ipairs(repeated) do of_name[module] = true end
-  for _, item in ipairs(items) do
-    item.again = repeated_in(of_name, item)
-    some = some or modules.checkpointed[item.again]
+  for k = 1, #items do
+    local item = items[k]
+    local again = item.module ~= "" and repeated_in(of_name, item) or nil
+    item.again, some = again, some or modules.checkpointed[again]
   end
   for k = 1, some and #items or 0 do items[k].checkpoint, items[k].opens = checkpoint_of(items, k) end
   for k = 1, narrow and #items or 0 do
@@ -206,12 +207,12 @@ local function dropped_bytes(stack, item, module, activation, dtype)
   return (item.read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
 end
 
---- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
---- quantised product has its own quantised input.
-local function activation_bytes(op, item, s, dtype, stack)
-  if not (frozen.keeps(item) and op.activation_bytes) then return 0 end
-  if item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2) then return 0 end
-  return op.activation_bytes(s, dtype, stack, item.frozen)
+--- Whether an item stores bytes for its backward pass. An input that an earlier operator stores is not stored again;
+--- each quantised product has its own quantised input.
+---@param dtype string in which the item stores its input
+local function stores(op, item, dtype)
+  if not (frozen.keeps(item) and op.activation_bytes) then return false end
+  return not (item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2))
 end
 
 -- Collectives whose outputs selective checkpointing by operator stores, and the share of their bytes that a rank gets.
@@ -307,26 +308,35 @@ local function routed_share(item, c)
     or c.expert_kept / c.expert_load
 end
 
+--- What the operations of an operator have in common, whatever their shapes, if layers run it in the same way.
+local function way_of(state, item)
+  local op, p, stack, again = item.operator, state.plan, state.software, item.again
+  local dtype = stacks.dtype_of(stack, op, p.dtype)
+  local stored, keeps, passes = stored_dtype(item, stack, dtype), frozen.keeps(item), frozen.flops(item)
+  return { dtype = dtype, stored = stored, keeps = again and keeps, stores = stores(op, item, stored),
+    selective = again ~= nil, waits_again = again == "moe", never_again = item.last or false,
+    loss = op.family == "cross_entropy", role = role_of(item, p),
+    -- Weights of experts differ between expert-parallel ranks.
+    weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
+      or op.experts and "expert_parameters" or "dense_parameters",
+    passes = passes, forward_share = 1 / passes, is_product = product[op.family],
+    is_quantised = op.family == "gemm" and schema.dtype_bytes[dtype] < 2 }
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
+---@param way table of way_of
 ---@param gradient number bytes of the weight gradient during the run
-local function operation_of(state, item, parameters, gradient)
-  local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
+local function operation_of(state, item, way, parameters, gradient)
+  local op, p, s, again, dtype = item.operator, state.plan, item.shape, item.again, way.dtype
   local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
   local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
-  local again, dtype = item.again, stacks.dtype_of(stack, op, p.dtype)
-  local stored = stored_dtype(item, stack, dtype)
-  local activation = activation_bytes(op, item, s, stored, stack)
-  local dropped = again and frozen.keeps(item) and dropped_bytes(stack, item, again, activation, stored) or 0
-  -- Weights of experts differ between expert-parallel ranks.
-  local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
-    or op.experts and "expert_parameters" or "dense_parameters"
-  local passes = frozen.flops(item)
+  local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
+  local dropped = way.keeps and dropped_bytes(stack, item, again, activation, way.stored) or 0
   local operation = {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    dtype = dtype, selective = again ~= nil, waits_again = again == "moe", never_again = item.last or false,
-    loss = op.family == "cross_entropy",
-    role = role_of(item, p),
-    forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
+    dtype = dtype, selective = way.selective, waits_again = way.waits_again, never_again = way.never_again,
+    loss = way.loss, role = way.role,
+    forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
@@ -334,11 +344,12 @@ local function operation_of(state, item, parameters, gradient)
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients are as large as other stored tensors that are freed:
     -- inputs of norms, queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
-    late_bytes = math.max(0, activation - (again == "core_attn" and dropped or 0)),
-    forward_share = 1 / passes,
-    flops = product[op.family] and passes * (item.model_flops or op.flops(s, "forward")) * routed_share(item, c) or 0,
+    late_bytes = again == "core_attn" and math.max(0, activation - dropped) or activation,
+    forward_share = way.forward_share,
+    flops = way.is_product and way.passes * (item.model_flops or op.flops(s, "forward"))
+      * routed_share(item, state.configuration) or 0,
   }
-  if op.family == "gemm" and schema.dtype_bytes[dtype] < 2 then add_quantised(state, item, operation) end
+  if way.is_quantised then add_quantised(state, item, operation) end
   return operation
 end
 
@@ -364,15 +375,17 @@ local function parameters_of(state, op, s)
   return op.parameters(own)
 end
 
---- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
+--- Key of an item among the operations of its operator, and the key of its way_of. Items with equal keys share one
+--- operation of the program.
 local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
-  local again, role = item.again or "", role_of(item, state.plan) or ""
-  if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
-  return key .. " " .. again .. (item.opens and " o " or " ") .. role .. (item.last and " l " or " ")
-    .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "") .. (item.read or "")
+  local again, role = item.again, role_of(item, state.plan)
+  if not (again or role or item.last or item.frozen or item.same_input) then return key, "" end
+  local way = " " .. (again or "") .. (item.opens and " o " or " ") .. (role or "") .. (item.last and " l " or " ")
+    .. (item.same_input and "s " or "") .. (item.attended and "a " or "") .. (item.frozen or "")
+  return key .. way .. (item.read or ""), way
 end
 
 --- Programs of one data type share an operation if it depends on nothing else than its shape, its routed share of the
@@ -381,9 +394,8 @@ end
 ---@return string? key
 ---@return integer? shape, number? bytes of cached_gradient
 local function known_of(state, item, id, place)
-  local p, op, s, stack, shape, bytes = state.plan, item.operator, item.shape, state.times.stack, nil, nil
-  if stack and stack.cached_gradients and fields.fuses_accumulation(p, stack) and op.family == "gemm"
-    and slices.is_repeated_place[place] and not item.frozen then
+  local op, s, shape, bytes = item.operator, item.shape, nil, nil
+  if state.shares_gradients and op.family == "gemm" and slices.is_repeated_place[place] and not item.frozen then
     shape, bytes = cached_gradient(state, s, (parameters_of(state, op, s) + 0.0) * state.width)
     id = ("%s c%d %s"):format(id, shape, bytes > 0)
   end
@@ -399,7 +411,7 @@ local function known_of(state, item, id, place)
 end
 
 local function add_operator(state, item, place)
-  local op, id = item.operator, id_of_operator(state, item)
+  local op, id, way = item.operator, id_of_operator(state, item)
   local indexes = table_at(state.index, op)
   local index = indexes[id]
   if index then return index end
@@ -410,7 +422,9 @@ local function add_operator(state, item, place)
     local parameters = parameters_of(state, op, s)
     local gradient = not shape and (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
-    operation = operation_of(state, item, parameters, gradient)
+    local ways = table_at(state.ways, op)
+    if not ways[way] then ways[way] = way_of(state, item) end
+    operation = operation_of(state, item, ways[way], parameters, gradient)
     operation.cached_shape, operation.cached_bytes = shape, bytes
     if known then known[key] = operation end
   end
@@ -576,11 +590,12 @@ function lower.key(p, placement, key_of)
 end
 
 -- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, operator and key
--- (id_of_operator); `placement` of the cluster; whether its reductions block.
+-- (id_of_operator); `ways`: by data type, operator and key of way_of; `placement` of the cluster; whether its
+-- reductions block.
 local function kept_of(times)
   local kept = rawget(times, "lowered") -- a view of times has its own
   if not kept then
-    kept = { operations = {}, placement = cluster_module.placement(times.cluster),
+    kept = { operations = {}, ways = {}, placement = cluster_module.placement(times.cluster),
       blocking_reductions = network_tiers.of(times.cluster)[1].blocking_reductions ~= nil }
     rawset(times, "lowered", kept)
   end
@@ -607,9 +622,9 @@ end
 --- The items of a layer under a configuration, without operators whose work is inside another kernel of the stack.
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
-  local list = {}
-  for _, item in ipairs(frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table)) do
-    local op = item.operator
+  local all, list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table), {}
+  for k = 1, #all do
+    local item, op = all[k], all[k].operator
     if stack.keeps_head_input then item = with_head_input(item) end
     if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
   end
@@ -727,7 +742,8 @@ local function describe(model, p, times, placed)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, groups = {}, known = table_at(kept.operations, p.dtype),
-    hidden = model.hyper.hidden, cached = {}, cached_count = 0,
+    ways = table_at(kept.ways, p.dtype), hidden = model.hyper.hidden, cached = {}, cached_count = 0,
+    shares_gradients = times.stack and times.stack.cached_gradients and fields.fuses_accumulation(p, times.stack),
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
