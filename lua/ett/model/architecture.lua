@@ -340,8 +340,7 @@ end
 
 --- Model FLOPs of an operator's forward pass on one rank, if they differ from its FLOPs.
 local function model_flops(op, shape, c, own)
-  if not operator.products[op.family] then return nil end
-  local share = own_share(c, own)
+  local share = own == c and 1 or own_share(c, own)
   if share == 1 and not op.model_flops then return nil end
   local run = op.flops(shape, "forward")
   local flops = share * (op.model_flops and op.model_flops(shape, own) or run)
@@ -356,21 +355,22 @@ local function shape_of(op, own, layer)
 end
 
 -- The operation of an entry that names an operator. Raises if the operator refuses the plan.
----@param shapes_of table<table, table> shapes of operators in this layer, of entries without `with`
-local function operation_of(entry, c, role, layer, shapes_of)
-  local op, own = operator.get(entry.op), architecture.overlay(c, entry.with)
-  local shape = own == c and shapes_of[op]
-  if not shape then
+---@param own table the configuration c with the entry's `with`
+---@param known table<table, table> of operators in this layer, of entries without `with`: { shape, model FLOPs }
+local function operation_of(entry, c, own, role, layer, known)
+  local op = operator.get(entry.op)
+  local one = own == c and known[op]
+  if not one then
     local why = op.refuse and op.refuse(own)
     if why then error_module.raise("plan", "layer '%s': %s: %s", layer.name, op.name, why) end
-    shape = shape_of(op, own, layer)
-    if own == c then shapes_of[op] = shape end
+    local shape = shape_of(op, own, layer)
+    one = { shape, operator.products[op.family] and model_flops(op, shape, c, own) or nil }
+    if own == c then known[op] = one end
   end
   local selective = entry.selective
   if selective == nil then selective = op.selective and not entry.module end
-  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
-    model_flops = model_flops(op, shape, c, own),
-    copies = op.experts and own.top_k and shapes.copies(own),
+  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = one[1],
+    model_flops = one[2], copies = op.experts and own.top_k and shapes.copies(own),
     module = selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     tensor = entry.tensor,
     key = nil } -- set later
@@ -385,17 +385,22 @@ end
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
 function architecture.operations(layer, c)
-  local list, among_experts, shapes_of = {}, false, {}
-  for _, entry in ipairs(layer.ops) do
-    local exchange = entry.collective == "expert_exchange"
-    if exchange then among_experts = not among_experts end
-    local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
-      or among_experts and "expert" or "outside"
-    if entry.op and not (entry.when and not entry.when(architecture.overlay(c, entry.with))) then
-      list[#list + 1] = operation_of(entry, c, role, layer, shapes_of)
-    elseif not entry.op then
-      local back = exchange and not among_experts
-      for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with), back)) do
+  local list, among_experts, known, ops = {}, false, {}, layer.ops
+  for i = 1, #ops do
+    local entry = ops[i]
+    local own = entry.with and architecture.overlay(c, entry.with) or c
+    if entry.op then
+      local role = entry.beside and "beside_" .. entry.beside or among_experts and "expert" or "outside"
+      if not entry.when or entry.when(own) then
+        list[#list + 1] = operation_of(entry, c, own, role, layer, known)
+      end
+    else
+      local exchange = entry.collective == "expert_exchange"
+      if exchange then among_experts = not among_experts end
+      local items, role = collective.expand(entry, own, exchange and not among_experts),
+        exchange and "exchange" or "alone"
+      for k = 1, #items do
+        local item = items[k]
         item.role, item.module = role, entry.module or ""
         list[#list + 1] = item
       end
