@@ -714,8 +714,8 @@ describe("a plan as DeepSpeed's JSON", function()
       return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] }
     end
     assert.same({ 12, true, true }, states "null")
-    assert.same({ 12, true, true, "optimizer.type = onebitadam: its compressed messages are not modelled, gradients are "
-      .. "reduced in full" }, states('{ "type": "OneBitAdam" }', '"auto"'))
+    assert.same({ 12, true, true, "optimizer.type = onebitadam: its compressed messages are not modelled, "
+      .. "gradients are reduced in full" }, states('{ "type": "OneBitAdam" }', '"auto"'))
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
     assert.matches("Newton-Schulz iterations are not modelled", states('{ "type": "Muon" }')[4], 1, true)

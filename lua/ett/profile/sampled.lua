@@ -356,7 +356,8 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   end
   local facts = model:facts()
   local family, count, most_vocab = facts.family, facts.dims, op.family == "embedding" and facts.most and facts.most[4]
-  local detail, origin, whole_heads = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin, self.whole_heads
+  local detail = ("%s, %d samples"):format(samples.pool(op), facts.rows)
+  local origin, whole_heads = self.origin, self.whole_heads
   local warning = caution(self, key .. " " .. pass, facts.rows)
   local core = model.compiled and model:compiled() or model
   local predict = core ~= model and core.predict or model.values
