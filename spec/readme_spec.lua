@@ -22,7 +22,7 @@ for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_s
           -- What describes something is loaded; what is about specs is run by the spec runner.
           local about_specs = block.code:match "describe%("
           local output, status = command.ett(folder, about_specs and "spec example.lua" or "run example.lua --quiet",
-            about_specs and "timeout 60")
+            about_specs and "timeout 300")
           command.remove(folder)
           assert.equal(0, status, output)
         end)

@@ -18,7 +18,7 @@
 
 #include "host/host.h"
 
-enum { PATIENCE_SECONDS = 20 };
+enum { PATIENCE_SECONDS = 120 };
 
 static lua_State *L;
 

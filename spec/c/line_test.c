@@ -15,7 +15,7 @@
 
 #include "host/line.h"
 
-enum { PATIENCE_SECONDS = 20 };
+enum { PATIENCE_SECONDS = 120 };
 
 #ifdef __SANITIZE_ADDRESS__
 /* libedit copies what EL_ADDFN names, and keeps the copies when the editor ends. */

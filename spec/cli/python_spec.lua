@@ -15,7 +15,7 @@ describe("import ett", function()
   local function python(text)
     command.write(folder, "s.py", text)
     return command.shell(("cd '%s' && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='%s/runtime/host/python' ETT_PREFIX='%s' "
-      .. "timeout 60 python3 s.py"):format(folder, host.root, host.prefix))
+      .. "timeout 300 python3 s.py"):format(folder, host.root, host.prefix))
   end
 
   it("predicts and sweeps like the command line", function()

@@ -62,7 +62,7 @@ describe("the completion of", function()
       command.write(folder, "config.json", "{}")
       command.write(folder, "run." .. shell, of[1])
       for _, line in ipairs(lines) do
-        local output = command.shell(("cd '%s' && PATH='%s/bin':$PATH timeout 60 "):format(folder, host.prefix)
+        local output = command.shell(("cd '%s' && PATH='%s/bin':$PATH timeout 300 "):format(folder, host.prefix)
           .. of[2]:format(line[1]))
         local wanted = line.none and (shell == "zsh" and line[1] or "")
           or shell == "bash" and (line.file and "" or line[2]) -- readline completes the files

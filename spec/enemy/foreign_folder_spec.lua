@@ -42,7 +42,7 @@ bwd_syncs: 2
   teardown(function() command.remove(folder) end)
 
   local function untouched(arguments)
-    local output, status = command.ett(folder, arguments, "unset ETT_PATH; timeout 60")
+    local output, status = command.ett(folder, arguments, "unset ETT_PATH; timeout 300")
     assert.is_nil(command.read(folder, "ran"), arguments .. " ran a file of the folder:\n" .. output)
     return output, status
   end
@@ -65,7 +65,7 @@ bwd_syncs: 2
 
   it("are not found by the prompt or by a script of another folder", function()
     command.remove(folder .. "/ran")
-    ended(0, command.shell(("cd '%s' && echo 'return ett.operator.list()' | timeout 60 '%s/bin/ett' repl")
+    ended(0, command.shell(("cd '%s' && echo 'return ett.operator.list()' | timeout 300 '%s/bin/ett' repl")
       :format(folder, require("ett.host").prefix)))
     assert.is_nil(command.read(folder, "ran"))
     local elsewhere = command.folder()
@@ -124,7 +124,7 @@ bwd_syncs: 2
     command.write(own, "s.lua", 'return require("ett.step.estimate") and require("ett.json").decode "[1]"[1]')
     for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua", "run s.lua --sandbox",
       "predict --quiet --path . --model config.json seq=128 micro_batches=4", "list models --quiet" } do
-      for _, before in ipairs { "timeout 60", "ETT_PATH=" .. own } do -- a process that has loaded no module
+      for _, before in ipairs { "timeout 300", "ETT_PATH=" .. own } do -- a process that has loaded no module
         ended(0, command.ett(own, arguments, before))
       end
     end

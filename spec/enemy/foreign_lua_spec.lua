@@ -5,7 +5,7 @@ local host = require "ett.host"
 local folder
 
 --- Runs scripts side by side: most of them resist until the time that ett grants is over. Each gets SIGTERM after half
---- a second and SIGKILL after ten.
+--- a second and SIGKILL a minute later.
 ---@param scripts table<string, { text: string, arguments: string? }>
 ---@return table by the same keys: seconds, status, output
 local function run(scripts)
@@ -16,7 +16,7 @@ local function run(scripts)
     command.write(places[name], "own.lua", [[return { name = "own", summary = "x", schema = { n = "count" },
       shape = function() while true do end end, flops = function() while true do end end,
       bytes = function() return 1.0 end, kernel = function() while true do end end }]])
-    lines[#lines + 1] = ("(cd '%s'; time timeout -k 10 0.5 '%s/bin/ett' %s; echo \"status $?\") >'%s/said' 2>&1 &")
+    lines[#lines + 1] = ("(cd '%s'; time timeout -k 60 0.5 '%s/bin/ett' %s; echo \"status $?\") >'%s/said' 2>&1 &")
       :format(places[name], host.prefix, script[2] or "run s.lua --quiet", places[name])
   end
   lines[#lines + 1] = "wait"

@@ -153,7 +153,7 @@ describe("the cache of fitted models", function()
     write(("s/A100_%s_fp16.csv"):format(name), table.concat(lines, "\n") .. "\n")
   end
   local function fit(before)
-    local output = ended(0, ett("fit s --json", ("umask %s; XDG_CACHE_HOME='%s/cache' timeout 60"):format(
+    local output = ended(0, ett("fit s --json", ("umask %s; XDG_CACHE_HOME='%s/cache' timeout 300"):format(
       before or "022", folder)))
     return (output:gsub('"fit_seconds": [^,]*', ""))
   end
@@ -399,7 +399,7 @@ describe("control characters", function()
       lines[#lines + 1] = ("1,4,%d,%d,%.3f"):format(512 + 64 * i, dim, i == 9 and 1e-3 or 10 * (20 + i * dim / 512))
     end
     write(bad .. "/A100_gelu_fp16.csv", table.concat(lines, "\n") .. "\n")
-    local output = escaped(ett("fit '" .. bad .. "'", ("XDG_CACHE_HOME='%s/cache' timeout 60"):format(folder)))
+    local output = escaped(ett("fit '" .. bad .. "'", ("XDG_CACHE_HOME='%s/cache' timeout 300"):format(folder)))
     assert.matches("dropped by the outlier gate:", output)
   end)
 

@@ -355,13 +355,11 @@ describe("a cluster file", function()
   it("whose base leads back to it", function()
     cluster("a", { profile = "profile = { base = './b.lua' }," })
     cluster("b", { profile = "profile = { base = './b.lua' }," })
-    local began = os.time()
     refused(run, "cluster b: profile: base and borrow form a cycle: a.lua -> b.lua -> b.lua")
     lfs.mkdir(refusal.folder .. "/d") -- another path of the same file at each step
     finally(function() lfs.rmdir(refusal.folder .. "/d") end)
     cluster("a", { profile = "profile = { base = 'd/../a.lua' }," })
     refused(run, "cluster a: profile: base and borrow form a cycle: a.lua -> d/../a.lua")
-    assert.is_true(os.time() - began < 5)
   end)
 
   if not pcall(require, "ett.regress_fit") then return end

@@ -619,7 +619,7 @@ return op]] })
       command.write(at, "s/twice_gelu_fp32.csv", table.concat(rows, "\n") .. "\n")
       if collective then command.write(at, "s/twice_all_reduce_fp32_1_2.csv", table.concat(sizes, "\n") .. "\n") end
       for i, line in ipairs(commands) do
-        local said, before = {}, ("XDG_CACHE_HOME='%s/cache%d' timeout 60"):format(at, i)
+        local said, before = {}, ("XDG_CACHE_HOME='%s/cache%d' timeout 300"):format(at, i)
         if fit then assert.equal(0, select(2, command.ett(at, "fit s", before))) end
         for run = 1, 2 do
           local output, status = command.ett(at, line, before)

@@ -282,12 +282,17 @@ describe("the CPU kernels", function()
 
   it("times the given work: twice the sleep takes twice the time", function()
     local pool = assert(cpu.pool(1 << 20, 1))
-    -- The quickest of many: on a busy machine most of a few sleeps end late.
-    local patient = { min_repeats = 25, max_repeats = 25, budget_seconds = 5 }
+    -- The quickest of many, up to 40 times: on a busy machine most sleeps end late.
+    local patient = { min_repeats = 25, max_repeats = 25, budget_seconds = 60 }
     local function time(us)
-      local result = pool:measure({ { kind = "sleep", pass = "forward", microseconds = us } }, patient)
-      assert.equal(25, result.repeats)
-      return result.min_seconds
+      local least = math.huge
+      for _ = 1, 40 do
+        local result = pool:measure({ { kind = "sleep", pass = "forward", microseconds = us } }, patient)
+        assert.equal(25, result.repeats)
+        least = math.min(least, result.min_seconds)
+        if least < 2e-6 * us then break end
+      end
+      return least
     end
     local one, two = time(4000), time(8000)
     assert.is_true(one >= 4e-3 and one < 8e-3, tostring(one))
@@ -298,30 +303,29 @@ describe("the CPU kernels", function()
     assert(cpu.pin(-1, 1))
     finally(cpu.unpin)
     local pool <close> = assert(cpu.pool(1 << 20, 1))
-    -- A run of about 2 ms, half a time slice of Linux, whatever the build. On a busy machine slices get longer, and
-    -- shorter runs are lost too seldom.
     local alone = assert(pool:measure({ { kind = "gelu", pass = "forward", rows = 64, cols = 2048 } }))
-    local rows = math.max(1, math.floor(64 * 2e-3 / alone.min_seconds))
-    local calls = { { kind = "gelu", pass = "forward", rows = rows, cols = 2048 } }
-    local least = { budget_seconds = 1, target = 0, min_repeats = 40, max_repeats = 40 }
     -- Another program on the same processor, which it inherits from this thread.
-    local busy = assert(io.popen "exec timeout 60 sh -c 'echo $$; while :; do :; done'")
+    local busy = assert(io.popen "exec timeout 300 sh -c 'echo $$; while :; do :; done'")
     local id = busy:read "l"
     finally(function()
       os.execute("kill " .. id)
       busy:close()
       cpu.unpin()
     end)
-    local few, numbers = 0, {}
-    for i = 1, 8 do
-      local result = assert(pool:measure(calls, least))
+    local numbers = {}
+    -- How many runs are lost depends on the time slices of the system, which get longer on a busy machine: runs of
+    -- 2 ms, then longer and shorter ones.
+    for i, milliseconds in ipairs { 2, 2, 2, 2, 4, 4, 8, 8, 16, 1, 1, 32, 2, 4, 8, 16 } do
+      local rows = math.max(1, math.floor(64 * milliseconds * 1e-3 / alone.min_seconds))
+      local result = assert(pool:measure({ { kind = "gelu", pass = "forward", rows = rows, cols = 2048 } },
+        { budget_seconds = 10, target = 0, min_repeats = 40, max_repeats = 40 }))
       local kept = result.repeats - result.dropped
       numbers[i] = kept
       local lost_many, lost_none = kept <= 35, result.dropped == 0
       if lost_many or lost_none then assert.equal(lost_many, result.preempted, kept .. " of 40 repeats kept") end
-      if kept >= 3 and lost_many then few = few + 1 end
+      if kept >= 3 and lost_many then return end
     end
-    assert.is_true(few > 0, "of 40 repeats kept: " .. table.concat(numbers, ", "))
+    error("of 40 repeats kept: " .. table.concat(numbers, ", "))
   end)
 
   it("makes the minimum number of repeats also if the duration of a repeat is known", function()

@@ -8,7 +8,7 @@ local folder = command.each_folder(_ENV)
 local function write(name, text) command.write(folder, name, text) end
 local function run(ranks, arguments)
   return command.ett(folder, arguments, ("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    .. "OMPI_MCA_mpi_yield_when_idle=1 timeout -k 1 60 mpirun --oversubscribe --bind-to none -n %d"):format(ranks))
+    .. "OMPI_MCA_mpi_yield_when_idle=1 timeout -k 1 300 mpirun --oversubscribe --bind-to none -n %d"):format(ranks))
 end
 
 describe("ranks that cannot continue", function()

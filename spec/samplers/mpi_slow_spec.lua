@@ -131,7 +131,7 @@ describe("the MPI back end", function()
     it("measures every shape on every rank; a row is the mean, and one rank's failure is the shape's", function()
       local file = campaign "together = true, visits = 2,"
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check --raw"):format(file, folder),
-        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+        ("ETT_SPEC_FOLDER='%s' timeout 300 "):format(folder))
       assert(ok, text)
       assert.matches("5 measured, 2 failed", text)
       local rows, failures, repeats = {}, {}, {}
@@ -149,10 +149,10 @@ describe("the MPI back end", function()
         failures[#failures + 1] = line:match("^#! failed: .*")
       end
       for _, number in ipairs { "1", "2", "3", "4", "6" } do
-        -- Sleeps of 10 and 120 ms: 65 on average, and more where the machine is busy.
-        assert.is_true(rows[number] > 64500 and rows[number] < 110000, ("%s: %s"):format(number, rows[number]))
+        -- Sleeps of 10 and 120 ms, which last longer on a busy machine.
         assert.equal(2, #repeats[number]) -- a line for each rank
-        assert.is_true(repeats[number][1] < 0.1 and repeats[number][2] > 0.119)
+        assert.is_true(repeats[number][1] >= 0.01 and repeats[number][2] >= 0.12)
+        assert.is_true(repeats[number][1] ~= repeats[number][2])
         assert.near(1, 0.5e6 * (repeats[number][1] + repeats[number][2]) / rows[number], 1e-3)
         for rank = 0, 1 do assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number) end
       end
@@ -160,7 +160,7 @@ describe("the MPI back end", function()
       assert.matches("^#! failed: 5: internal: rank 1: %S*spec_rank%.lua:8: not here$", failures[1])
       assert.equal("#! failed: 7: memory: rank 1: no room here", failures[2])
       assert.matches(" 0 measured, 0 failed", (run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file,
-        folder), ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))))
+        folder), ("ETT_SPEC_FOLDER='%s' timeout 300 "):format(folder))))
     end)
 
     it("takes turns between tables, on every rank alike", function()
@@ -189,7 +189,7 @@ describe("the MPI back end", function()
           min_repeats = 3, target = 1e-9, budget_seconds = 10, samples = { numbers "spec_one", numbers "spec_two" } }
       ]])
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
-        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+        ("ETT_SPEC_FOLDER='%s' timeout 300 "):format(folder))
       assert(ok, text)
       local _, measured = text:gsub("2 measured, 0 failed", "")
       assert.equal(2, measured)
@@ -202,7 +202,7 @@ describe("the MPI back end", function()
 
     it("is a matter of the campaign: without it a shape is one rank's", function()
       local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(campaign "visits = 1,", folder),
-        ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
+        ("ETT_SPEC_FOLDER='%s' timeout 300 "):format(folder))
       assert(ok, text)
       for number = 1, 4 do
         local seen = 0
@@ -237,7 +237,7 @@ describe("the MPI back end", function()
         { collective = "all_reduce", shapes = { shape = { start = 1, stop = 100000 } } },
         { collective = "broadcast", shapes = { shape = { start = 1, stop = 100000 } } } } }
     ]])
-    local text, ok = run(4, ("sample '%s' --out '%s/out' --quiet --seconds 2"):format(file, folder), "timeout 60 ")
+    local text, ok = run(4, ("sample '%s' --out '%s/out' --quiet --seconds 2"):format(file, folder), "timeout 300 ")
     assert(ok, text)
     assert.matches("all_reduce_fp32_1_2.csv: %d+ measured, 0 failed", text) -- ranks 2 and 3 wait for the next topology
     assert.is_nil(text:find("all_reduce_fp32_1_4", 1, true), text)
@@ -315,7 +315,7 @@ describe("the MPI back end", function()
     for _, ahead in ipairs { "", "unshare --time --monotonic 86400 " } do -- rank 1's clock, then rank 0's
       local behind = ahead == "" and "unshare --time --monotonic 86400 " or ""
       local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-        .. "OMPI_MCA_mpi_yield_when_idle=1 timeout 60 mpirun --oversubscribe --bind-to none "
+        .. "OMPI_MCA_mpi_yield_when_idle=1 timeout 300 mpirun --oversubscribe --bind-to none "
         .. "-n 1 %s%s : -n 1 %s%s 2>&1"):format(ahead, ett, behind, ett))
       local text = pipe:read("a")
       assert(pipe:close(), text)

@@ -162,11 +162,11 @@ describe("ett sample", function()
   it("measures --limit shapes of a grid of any size, and reports grids that are too large", function()
     write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
       .. "width = { start = 1, stop = 1 << 30 } }"))
-    assert.matches(": 2 measured", ended(0, run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")))
-    local text = ended(1, run("sample c.lua --out out --quiet", "timeout -k 1 60"))
+    assert.matches(": 2 measured", ended(0, run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 300")))
+    local text = ended(1, run("sample c.lua --out out --quiet", "timeout -k 1 300"))
     assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the limit of %d+ for one run; give "
       .. "%-%-limit, %-%-parts, or a design with count\n$", text)
-    text = ended(1, run("sample c.lua --out out2 --quiet --active --limit 2", "timeout -k 1 60"))
+    text = ended(1, run("sample c.lua --out out2 --quiet --active --limit 2", "timeout -k 1 300"))
     assert.matches("; give %-%-parts, or a design with count\n$", text)
   end)
 

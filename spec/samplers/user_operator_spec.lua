@@ -10,7 +10,7 @@ local backend = find.load("samplers", "cpu")
 
 local folder
 local function write(name, text) command.write(folder, name, text) end
-local function run(arguments) return command.ett(folder, arguments, ("ETT_PATH='%s' timeout 60"):format(folder)) end
+local function run(arguments) return command.ett(folder, arguments, ("ETT_PATH='%s' timeout 300"):format(folder)) end
 
 --- The first block of Lua of the page that makes an operator of that name.
 local function example(page, name)

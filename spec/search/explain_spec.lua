@@ -129,7 +129,7 @@ describe("the neighbours of a plan", function()
       require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 2, plan = { seq = 1024,
         zero = 1, global_batch = 4, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none" } }
     ]])
-    local function run() return (command.ett(folder, "run order.lua", "timeout 60")) end -- a process of its own
+    local function run() return (command.ett(folder, "run order.lua", "timeout 300")) end -- a process of its own
     local first = run()
     assert.matches("recompute=selective.*zero=0", first)
     for _ = 1, 5 do assert.equal(first, run()) end

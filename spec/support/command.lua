@@ -92,7 +92,7 @@ end
 ---@return string[]?
 function command.words(line) return not os.getenv "LD_PRELOAD" and words_of(line) or nil end
 
---- Runs `ett ARGUMENTS` in the folder, for a minute at most (a forked child: five).
+--- Runs `ett ARGUMENTS` in the folder, for five minutes at most.
 ---@param arguments string|string[] words of a shell's line, or of command.words
 ---@param before string? words before it on the line, instead of the limit: variables, `ulimit -f 8;`, a command;
 --- then ett is started as a program
@@ -100,7 +100,7 @@ function command.words(line) return not os.getenv "LD_PRELOAD" and words_of(line
 function command.ett(folder, arguments, before)
   local words = type(arguments) == "table" and arguments or not before and command.words(arguments)
   if not words then
-    return command.shell(("cd '%s' && %s '%s/bin/ett' %s"):format(folder, before or "timeout 60", host.prefix,
+    return command.shell(("cd '%s' && %s '%s/bin/ett' %s"):format(folder, before or "timeout 300", host.prefix,
       arguments))
   end
   local said = os.tmpname()

@@ -100,7 +100,7 @@ static int forks(void) {
   tried++;
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60); /* a child that takes longer hangs */
+    alarm(300); /* a child that takes longer hangs */
     fork_stride = 0;
     atomic_store(&counted, number);
     atomic_store(&failing_from, number);

@@ -45,22 +45,22 @@ local function start(busy)
   assert(ranks, "two ranks are there")
   if busy then
     assert(wait_for(function() return read(("cat %s/out/ranks_2_*/*gelu*.csv 2>&1"):format(folder)):find "checked" end,
-      60), "they sample")
+      120), "they sample")
     sample.pause(0.4)
   end
   return ranks, io.open(folder .. "/pid"):read("n")
 end
 
 local function nothing_left(seconds)
-  return wait_for(function() return #processes("[e]tt validate.*" .. folder) == 0 end, seconds or 20)
+  return wait_for(function() return #processes("[e]tt validate.*" .. folder) == 0 end, seconds or 120)
 end
 
---- What ett has said when it has ended, nil when it does not within 30 s.
+--- What ett has said when it has ended, nil when it does not within 120 s.
 local function said_at_the_end()
   return wait_for(function()
     local text = read(("cat %s/text"):format(folder))
     return text:match("ett: ") and text
-  end, 30)
+  end, 120)
 end
 
 describe("ett validate that is killed", function()
@@ -100,7 +100,7 @@ describe("ett validate that is killed", function()
       -- to the whole group of processes, as a terminal sends it
       os.execute(("kill -%s -- -%d 2>/dev/null || kill -%s %d"):format(signal, own, signal, own))
       assert.matches("ett: " .. word .. "\n", assert(said_at_the_end()))
-      assert(nothing_left(2)) -- they have ended before it said so
+      assert(nothing_left(5)) -- they have ended before it said so
       assert.equal("", (read(("find %s/tmp -name 'pid.*'"):format(folder)))) -- an mpirun that could not clean up
     end)
   end
