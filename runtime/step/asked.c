@@ -1,5 +1,5 @@
-/* Cache of the times of a plan's messages and updates. Neighbouring plans of a sweep
- * often differ only in recomputation or schedule and need the same times. */
+/* Cache of the times of a plan's messages and updates. Plans of a sweep that differ in
+ * recomputation, schedule or micro-batch need the same times, except those of sends. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   ett_asked_key key;
   memset(&key, 0, sizeof key); /* keys are compared as bytes */
-  key.program = e->program->edition;
+  memcpy(key.weights, e->program->weights, sizeof key.weights);
   key.placed = e->w->placed.edition;
   key.demands = ett_demands_edition(e->demands);
   key.pipeline = e->w->placed.pipeline;
@@ -24,28 +24,41 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   key.vp = p->vp;
   key.zero = (int)p->zero;
   key.gradient_all_reduce = p->gradient_all_reduce;
+  key.prediction = ett_step_prediction(p);
   key.gradient_bytes = p->gradient_bytes;
   key.message_bytes = p->message_bytes;
   key.weight_bytes = p->weight_bytes;
   return key;
 }
 
-/* The cache entry of a plan. NULL if the key does not determine its slices (orders,
- * split, parts), or if its passes send messages of weights, too (ZeRO-3). */
-static ett_asked *entry_of(const ett_evaluation *e) {
+/* Whether a plan's times are cached. Not if the key does not determine its slices
+ * (orders, split, parts), or if its passes send messages of weights, too (ZeRO-3). */
+static int is_cached(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
-  if (p->orders || p->split || p->rank_map || e->stage_parts || e->passes_only ||
-      p->zero == ETT_ZERO_PARAMETERS)
-    return NULL;
-  return &e->w->asked[p->zero];
+  return !(p->orders || p->split || p->rank_map || e->stage_parts || e->passes_only ||
+           p->zero == ETT_ZERO_PARAMETERS);
+}
+
+/* The place of a key in the cache. Entries of more slots, which are large, share one. */
+static size_t entry_of(const ett_asked_key *key) {
+  enum { SLOTS_MOST = 64, WORDS = sizeof *key / sizeof(uint64_t) };
+  uint64_t words[WORDS], hash = 0;
+  memcpy(words, key, sizeof words);
+  for (size_t i = 0; i < WORDS; i++) {
+    hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return key->pp > SLOTS_MOST / key->vp ? 0 : hash % ETT_ASKED_MOST;
 }
 
 const ett_asked *ett_asked_find(const ett_evaluation *e) {
-  const ett_asked *known = entry_of(e);
-  if (!known || known->key.program == 0)
+  if (!is_cached(e))
     return NULL;
   ett_asked_key key = key_of(e);
-  return memcmp(&key, &known->key, sizeof key) == 0 ? known : NULL;
+  const ett_asked *known = e->w->asked[entry_of(&key)];
+  return known && known->program != 0 && memcmp(&key, &known->key, sizeof key) == 0
+             ? known
+             : NULL;
 }
 
 /* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
@@ -88,21 +101,26 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
     a->stage[rank].gather_seconds = at.gather[rank];
     a->stage[rank].expert_gather_share = at.expert[rank];
   }
-  return ett_messages_noted(e, at.demands, known->demand_count);
+  size_t sends = known->program == e->program->edition ? 0 : known->send_count;
+  return ett_messages_noted(e, at.demands + sends, known->demand_count - sends);
 }
 
 void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double tied) {
-  ett_asked *known = entry_of(e);
   size_t slots = (size_t)a->slots, ranks = (size_t)e->plan->pp;
-  if (!known || e->untimed || e->failed)
+  if (!is_cached(e) || e->untimed || e->failed)
     return;
-  known->key.program = 0; /* the entry stays invalid if memory runs out */
+  ett_asked_key key = key_of(e);
+  ett_asked **entry = &e->w->asked[entry_of(&key)], *known = *entry;
+  if (!known && !(known = *entry = calloc(1, sizeof *known)))
+    return;
+  known->program = 0; /* the entry stays empty if memory runs out */
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
       4 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
   if (ett_room(&known->memory, &known->bytes, bytes) != 0)
     return;
   known->demand_count = e->w->demand_count;
+  known->send_count = e->send_count;
   known->tied = tied;
   arrays at = arrays_of(known, slots, ranks);
   memcpy(at.gradients, a->gradients, slots * sizeof *at.gradients);
@@ -116,5 +134,6 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
     at.gather[rank] = a->stage[rank].gather_seconds;
     at.expert[rank] = a->stage[rank].expert_gather_share;
   }
-  known->key = key_of(e);
+  known->key = key;
+  known->program = e->program->edition;
 }

@@ -23,11 +23,12 @@ static void note(ett_evaluation *e, size_t index) {
 }
 
 int ett_messages_noted(ett_evaluation *e, const size_t *demands, size_t count) {
-  if (make_room(e, count) != 0)
+  size_t before = e->w->demand_count;
+  if (make_room(e, before + count) != 0)
     return -1;
   if (count > 0)
-    memcpy(e->w->demands, demands, count * sizeof *demands);
-  e->w->demand_count = count;
+    memcpy(&e->w->demands[before], demands, count * sizeof *demands);
+  e->w->demand_count = before + count;
   return 0;
 }
 

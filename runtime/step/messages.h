@@ -38,24 +38,30 @@ typedef struct ett_part_arrays {
 
 /* Cached times of a plan's messages and updates, and the key of the cache: asked.c. */
 typedef struct ett_asked_key {
-  uint64_t program, placed, demands; /* editions; program 0: empty */
+  uint64_t weights[2], placed, demands; /* of the program; editions */
   ett_axis pipeline;
   double bucket_bytes, optimizer_bytes;
   double offload_gradients, offload_optimizer, host_bandwidth, host_rate;
-  int pp, vp, zero, gradient_all_reduce;
+  int pp, vp, zero, gradient_all_reduce, prediction;
   int32_t gradient_bytes, message_bytes, weight_bytes;
 } ett_asked_key;
 
 typedef struct ett_asked {
   ett_asked_key key;
-  double tied; /* seconds of the all-reduce of the tied embedding */
-  size_t demand_count;
+  uint64_t program; /* edition of the program whose sends it has; 0: the entry is empty */
+  double tied;      /* seconds of the all-reduce of the tied embedding */
+  size_t demand_count, send_count; /* demands; the first are those of sends */
   void *memory;
   size_t bytes;
 } ett_asked;
 
+/* Number of cached placements, and of cached times (asked.c). A sweep returns to the same
+ * groups of ranks with each other micro-batch. */
+enum { ETT_PLACED_MOST = 256, ETT_ASKED_MOST = 1024 };
+
 struct ett_step_workspace {
   ett_placed placed;
+  ett_placed *before[ETT_PLACED_MOST]; /* earlier placements, by their hash; NULL: none */
   ett_part_arrays parts;
   ett_pipeline_workspace *pipeline;
   ett_links_workspace *links; /* NULL until first used */
@@ -65,7 +71,7 @@ struct ett_step_workspace {
   int sliced_pp, sliced_vp, sliced_lanes;
   size_t *demands;
   size_t demand_count, demand_bytes;
-  ett_asked asked[ETT_ZERO_PARAMETERS]; /* by ZeRO stage */
+  ett_asked *asked[ETT_ASKED_MOST]; /* by the hash of their keys; NULL: none */
 };
 
 /* One evaluation of a plan: its inputs, its demands and its state. */
@@ -76,7 +82,8 @@ typedef struct ett_evaluation {
   ett_step_workspace *w;
   ett_err *err;
   int untimed, failed;
-  int passes_only; /* omit all demands after the passes */
+  int passes_only;   /* omit all demands after the passes */
+  size_t send_count; /* demands of sends, which precede the others */
   int tied; /* stages that reduce the gradient of the embedding's table together; 0: one
                stage has all uses of it */
   ett_rank_group dense, expert; /* ranks that share dense or expert weights */
@@ -120,14 +127,14 @@ typedef struct ett_step_arrays {
  * the demand. */
 double ett_messages_ask(ett_evaluation *e, ett_demand *demand);
 
-/* Sets the demands of an evaluation. */
+/* Adds demands to those of an evaluation, which has none of them. */
 int ett_messages_noted(ett_evaluation *e, const size_t *demands, size_t count);
 
 /* The cached times of a plan, or NULL. */
 const ett_asked *ett_asked_find(const ett_evaluation *e);
 
-/* ett_asked_sends reads the sends of `ranks` stages; ett_asked_load reads gradients,
- * updates, gathers and demands. */
+/* ett_asked_sends reads the sends of `ranks` stages, if they are those of the same
+ * program (`program`); ett_asked_load reads gradients, updates, gathers and demands. */
 void ett_asked_sends(const ett_asked *known, const ett_step_arrays *a, int ranks);
 int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arrays *a);
 

@@ -519,11 +519,45 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   return s;
 }
 
+static uint64_t mix(uint64_t h, uint64_t value) {
+  h = (h ^ value) * 0x9E3779B97F4A7C15u;
+  return h ^ h >> 29;
+}
+
+/* Hashes what the messages of gradients and weights, and the updates depend on. */
+static void hash_weights(ett_program *p) {
+  uint64_t first = p->kind_count, second = 1;
+  for (size_t k = 0; k <= p->kind_count; k++) {
+    const ett_layer_sums *s = &p->sums[k];
+    double values[19] = {p->tied_embedding_bytes, p->owned_tensors, p->tied_frozen,
+                         p->element_bytes,        p->whole_stages,  p->defers_gradients};
+    if (k < p->kind_count) {
+      const double own[] = {s->dense_parameters,      s->expert_parameters,
+                            s->frozen_dense,          s->frozen_expert,
+                            s->idle_layers,           s->idle_dense,
+                            s->idle_expert,           s->owns_table,
+                            s->table_copies,          (double)p->kinds[k].place,
+                            (double)p->kinds[k].count};
+      memcpy(values, own, sizeof own);
+      memcpy(&values[11], &s->spared, sizeof s->spared);
+    }
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+      uint64_t bits;
+      memcpy(&bits, &values[i], sizeof bits);
+      first = mix(first, bits);
+      second = mix(second, first + bits);
+    }
+  }
+  p->weights[0] = first;
+  p->weights[1] = second;
+}
+
 void ett_program_finish(ett_program *p) {
   static _Atomic uint64_t editions;
   p->edition = ++editions;
   for (size_t k = 0; k < p->kind_count; k++)
     p->sums[k] = sums_of(p, k);
+  hash_weights(p);
   memset(p->cached_bytes, 0, sizeof p->cached_bytes);
   for (size_t i = 0; i < p->operation_count; i++)
     if (p->operations[i].cached_shape > 0)

@@ -268,6 +268,9 @@ typedef struct ett_program {
   ett_layer_sums *sums;                   /* per kind */
   double cached_bytes[ETT_CACHED_SHAPES]; /* by cached_shape - 1 */
   uint64_t edition; /* changes with the sums; unique over all programs */
+  /* Equal for programs with equal weights in equal layers, and equal rules of their
+   * messages. */
+  uint64_t weights[2];
   size_t varied;
   ett_variation variation;
   double slowdown; /* factor of the times of operators in the sums, except host waits */

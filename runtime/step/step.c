@@ -23,8 +23,13 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   ett_pipeline_workspace_free(w->pipeline);
   ett_parts_free(&w->parts);
   ett_links_workspace_free(w->links);
-  for (size_t i = 0; i < sizeof w->asked / sizeof *w->asked; i++)
-    free(w->asked[i].memory);
+  for (size_t i = 0; i < ETT_PLACED_MOST; i++)
+    free(w->before[i]);
+  for (size_t i = 0; i < ETT_ASKED_MOST; i++)
+    if (w->asked[i]) {
+      free(w->asked[i]->memory);
+      free(w->asked[i]);
+    }
   free(w->memory);
   free(w->demands);
   free(w);
@@ -376,7 +381,8 @@ static void repeat_slot(const ett_evaluation *e, const ett_step_arrays *a, int v
 static void time_sends(ett_evaluation *e, const ett_step_arrays *a,
                        const ett_asked *known) {
   known_send send[ETT_TIERS_MOST + 1];
-  if (known) {
+  if (known && known->program == e->program->edition) {
+    e->send_count = known->send_count;
     ett_asked_sends(known, a, e->plan->pp);
     return;
   }
@@ -384,6 +390,7 @@ static void time_sends(ett_evaluation *e, const ett_step_arrays *a,
     send[level] = (known_send){-1, 0};
   for (int v = 0; v < a->slots; v++)
     a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
+  e->send_count = e->w->demand_count;
 }
 
 static int is_split(const ett_step_plan *p) {
@@ -929,11 +936,29 @@ static int place_shared(const ett_step_plan *plan, ett_placed *now, ett_err *err
   return -status;
 }
 
-/* Places the groups that share weights. Reuses the previous placement if it is the
- * same. */
-static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
+/* The place of a plan's groups among the earlier placements. */
+static size_t place_of(const ett_step_plan *p) {
+  const uint64_t values[] = {(uint64_t)p->tp << 32 | (uint32_t)p->cp,
+                             (uint64_t)p->ep << 32 | (uint32_t)p->dp,
+                             (uint64_t)p->pp << 32 | (uint32_t)p->etp, (uint64_t)p->shard,
+                             (uint64_t)p->rank_order};
+  uint64_t hash = 0;
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+    hash = (hash ^ values[i]) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return hash % ETT_PLACED_MOST;
+}
+
+/* Places the groups that share weights. Reuses an earlier placement if it is the same. */
+static int place(const ett_step_plan *plan, ett_step_workspace *w, ett_err *err) {
+  ett_placed *placed = &w->placed, **before = &w->before[place_of(plan)];
   if (is_placed(plan, placed))
     return 0;
+  if (*before && is_placed(plan, *before)) {
+    *placed = **before;
+    return 0;
+  }
   if (check_degrees(plan, err) != 0)
     return -1;
   static _Atomic uint64_t editions;
@@ -958,6 +983,8 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
     return -1;
   fill_collective(&now);
   *placed = now;
+  if (*before || (*before = malloc(sizeof **before)))
+    **before = now;
   return 0;
 }
 
@@ -1044,6 +1071,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
     tied = known->tied;
     if (ett_asked_load(known, e, a) == 0)
       ett_shares_prepare(e, a);
+    if (known->program != e->program->edition)
+      ett_asked_keep(e, a, tied);
     return tied;
   }
   if (e->tied > 0 && !e->program->tied_frozen)
@@ -1152,7 +1181,7 @@ static double busiest(const ett_evaluation *e, const ett_step_arrays *a) {
 int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
                      ett_demands *demands, ett_step_workspace *w, int passes_only,
                      ett_step_outline_result *result, ett_err *err) {
-  if (check_plan(plan, err) != 0 || place(plan, &w->placed, err) != 0)
+  if (check_plan(plan, err) != 0 || place(plan, w, err) != 0)
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
   e.passes_only = passes_only;
@@ -1177,7 +1206,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *w, int keep_units,
                       ett_step_result *result, ett_err *err) {
-  if (check_plan(plan, err) != 0 || place(plan, &w->placed, err) != 0)
+  if (check_plan(plan, err) != 0 || place(plan, w, err) != 0)
     return -1;
   ett_evaluation e = begin(program, plan, demands, w, err);
   ett_step_arrays a = {0};
