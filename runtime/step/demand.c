@@ -147,28 +147,22 @@ static place *find_place(ett_demands *d, const ett_placement *of, size_t first) 
  * the same ratio. For larger messages it is less by the same number of seconds, because
  * a ratio of latencies is no ratio of bandwidths. Only smaller messages have an upper
  * limit, because regressors are constant there. It is the links' time, or more if the
- * samples are slower. The interval is from half of the lower limit to twice the slowest
- * of these times. */
-static ett_demand_time within_links(double by_links, double seconds_end, double links_end,
-                                    int below, ett_demand_time own) {
+ * samples are slower. */
+static double within_links(double by_links, double seconds_end, double links_end,
+                           int below, double seconds) {
   double ratio = seconds_end / links_end;
   double slow = by_links * fmax(1.0, ratio);
   double least = below ? fmin(0.5, ratio) * by_links
                        : fmin(0.5 * by_links, by_links - (1 - ratio) * links_end);
-  double held = fmax(least, below ? fmin(own.seconds, slow) : own.seconds);
-  if (held != own.seconds)
-    return (ett_demand_time){held, 0.5 * held, 2 * held};
-  own.low = fmax(own.low, 0.5 * least);
-  own.high = fmin(own.high, 2 * fmax(slow, held));
-  return own;
+  return fmax(least, below ? fmin(seconds, slow) : seconds);
 }
 
-static int sampled(const ett_message_price *p, double bytes, ett_demand_time *time) {
+static int sampled(const ett_message_price *p, double bytes, double *seconds) {
   double size = bytes / p->element_bytes / p->ranks;
   ett_prediction found, at_end;
-  if (!(size > 0) || ett_model_predict(p->model, &size, &found, NULL) != 0)
+  if (!(size > 0) || ett_model_value(p->model, &size, &found, NULL) != 0)
     return 0;
-  *time = (ett_demand_time){found.value, found.low, found.high};
+  *seconds = found.value;
   const ett_model_facts *facts = &p->model->facts;
   double by_links = ett_comm_law_at(p->law, bytes).seconds;
   double largest = facts->size_most * p->element_bytes * p->ranks;
@@ -178,43 +172,39 @@ static int sampled(const ett_message_price *p, double bytes, ett_demand_time *ti
     int below = size < facts->size_least;
     double end = below ? facts->size_least : facts->size_most;
     double links = ett_comm_law_at(p->law, end * p->element_bytes * p->ranks).seconds;
-    if (ett_model_predict(p->model, &end, &at_end, NULL) != 0)
+    if (ett_model_value(p->model, &end, &at_end, NULL) != 0)
       return 0;
-    *time = within_links(by_links, at_end.value, links, below, *time);
+    *seconds = within_links(by_links, at_end.value, links, below, *seconds);
   }
   double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
-  if (time->seconds < least) {
-    double slower = least / time->seconds;
-    *time = (ett_demand_time){least, slower * time->low, slower * time->high};
-  }
+  *seconds = fmax(*seconds, least);
   return 1;
 }
 
-static int message_time(const ett_message_price *p, double bytes, ett_demand_time *time) {
+static int message_time(const ett_message_price *p, double bytes, double *seconds) {
   if (p->model)
-    return sampled(p, bytes, time);
-  double seconds = ett_comm_law_at(p->law, bytes).seconds;
-  *time = (ett_demand_time){seconds, seconds * p->low, seconds * p->high};
+    return sampled(p, bytes, seconds);
+  *seconds = ett_comm_law_at(p->law, bytes).seconds;
   return 1;
 }
 
 static int update_time(const ett_update_price *p, double parameters, int32_t layers,
-                       ett_demand_time *time) {
+                       double *seconds) {
   double all = layers > 1 ? layers : 1;
   parameters = floor(parameters) > 1 ? floor(parameters) : 1;
   const double dims[] = {parameters, 12 * all, all, p->hidden}; /* ett.profile.samples */
   ett_prediction found;
-  if (!p->model || ett_model_predict(p->model, dims, &found, NULL) != 0 ||
+  if (!p->model || ett_model_value(p->model, dims, &found, NULL) != 0 ||
       !(found.value >= p->bytes * parameters / p->bandwidth))
     return 0;
-  *time = (ett_demand_time){found.value, found.low, found.high};
+  *seconds = found.value;
   return 1;
 }
 
 /* Sets the time of an entry by the price of its placement. 0: no price applies. */
 static int set_by_price(ett_demands *d, size_t index) {
   const ett_demand *demand = &d->entries[index].demand;
-  ett_demand_time found;
+  double found;
   if (demand->parts != 0)
     return 0;
   if (demand->kind == ETT_DEMAND_OPTIMIZER) {
@@ -229,7 +219,7 @@ static int set_by_price(ett_demands *d, size_t index) {
       return 0;
   }
   ett_err why; /* the caller reports the entry as untimed */
-  return ett_demands_set(d, index, found, &why) == 0;
+  return ett_demands_set(d, index, (ett_demand_time){found, found, found}, &why) == 0;
 }
 
 ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {

@@ -67,16 +67,16 @@ const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index
 int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
                     ett_err *err);
 
-/* Prices compute times: a law, or a regressor fitted to samples of the cluster.
+/* Prices compute times without intervals: a law, or a regressor fitted to samples of the
+ * cluster.
  * The rules of samples are those of Profile:collective_timer in
  * lua/ett/profile/of_cluster.lua. */
 
 /* Messages of one kind between the ranks of one placement. */
 typedef struct ett_message_price {
-  const ett_comm_law *law; /* of the links */
-  double low, high;        /* the ends of the law's interval, as multiples of its time */
-  ett_model *model;        /* fitted to samples; NULL: the law alone gives the time */
-  double element_bytes, ranks;     /* a sample's size: bytes / element_bytes / ranks */
+  const ett_comm_law *law;     /* of the links */
+  ett_model *model;            /* fitted to samples; NULL: the law alone gives the time */
+  double element_bytes, ranks; /* a sample's size: bytes / element_bytes / ranks */
   double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none */
 } ett_message_price;
 

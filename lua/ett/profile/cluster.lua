@@ -214,7 +214,7 @@ end
 ---@param links table? of ett.profile.network.collectives, if the caller has it
 ---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function function(bytes): seconds
----@return function function(): the law of ett.comm and the half-width of its interval; nil: the times follow no law
+---@return function function(): the law of ett.comm; nil: the times follow no law
 function cluster_module.collective_timer(cluster, kind, topology, links)
   if not topology.tiers then check_request(cluster, 0, topology) end -- else a placement of ett.step
   local time, law = collectives.timer(cluster, collective_names.kind(kind), topology, links)
@@ -225,10 +225,7 @@ function cluster_module.collective_timer(cluster, kind, topology, links)
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
       provenance = provenance, detail = { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 }, model = model,
       sharing = "placed" }
-  end, time, function()
-    local own, measured = law()
-    return own, assumed_spread[measured and "calibrated" or "assumed"]
-  end
+  end, time, law
 end
 
 --- The answer of collective_timer for one message.

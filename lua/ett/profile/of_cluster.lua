@@ -464,8 +464,7 @@ function Profile:collective_timer(kind, topology, dtype)
     at_ends[k] = at_ends[k] or { seconds = own(ends[k]).seconds, links = links_seconds(ends[k]) }
     return within_links(by_links, at_ends[k], answer)
   end, compiled and function()
-    local own_law, spread = law()
-    return own_law or nil, spread, compiled
+    return law() or nil, compiled
   end
 end
 

@@ -221,12 +221,12 @@ local function timer_of(self, kind, topology, dtype)
     return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = answer.provenance, detail = words,
       outside = answer.outside, model = answer.model }
   end, law and function()
-    local own_law, spread, compiled = law()
+    local own_law, compiled = law()
     if compiled then
       if ratio ~= 1 then return nil end
       compiled.share, compiled.groups, compiled.bandwidth = share, groups, bandwidth
     end
-    return own_law, spread, compiled
+    return own_law, compiled
   end
 end
 
@@ -277,15 +277,15 @@ local function set_time(demands, index, seconds, low, high) demands:set(index, s
 
 -- Sets the time of one message, or of all messages of its kind and placement if they follow a law or a regressor.
 local function answer_message(demands, index, amount, known)
-  local law, spread, compiled
-  if known.find_law then law, spread, compiled = known.find_law() end
+  local law, compiled
+  if known.find_law then law, compiled = known.find_law() end
   -- A regressor that could not time a message before is not tried again.
   if law and not (compiled and known.priced and known.priced[demands]) then
     if compiled then
       known.priced = known.priced or setmetatable({}, { __mode = "k" })
       known.priced[demands] = true
     end
-    if demands:price(index, law, 1 - spread, 1 + spread, compiled) then return end
+    if demands:price(index, law, compiled) then return end
   end
   set_time(demands, index, values_of(known.timer(amount)))
 end

@@ -174,31 +174,28 @@ static ett_model *get_model(lua_State *L, int index) {
   return model;
 }
 
-/* demands:price(index, law, low, high [, { model=, element_bytes=, ranks=, share=,
- * groups=, bandwidth= }]): times all messages of a demand's kind and placement by
- * a law of ett.comm, whose interval is [low, high] times the time, or by a regressor
- * within the law (ett_message_price). Returns whether the demand has a time afterwards.
- */
+/* demands:price(index, law [, { model=, element_bytes=, ranks=, share=, groups=,
+ * bandwidth= }]): times all messages of a demand's kind and placement by a law of
+ * ett.comm, or by a regressor within the law (ett_message_price). Returns whether the
+ * demand has a time afterwards. */
 static int demands_price(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);
-  lua_settop(L, 6);
-  ett_message_price price = {.law = luaL_checkudata(L, 3, ETT_LUA_LAW),
-                             .low = luaL_checknumber(L, 4),
-                             .high = luaL_checknumber(L, 5)};
+  lua_settop(L, 4);
+  ett_message_price price = {.law = luaL_checkudata(L, 3, ETT_LUA_LAW)};
   ett_err err;
   luaL_argcheck(L, index >= 1, 2, "must be a demand's index");
   hold(L, 3);
-  if (!lua_isnil(L, 6)) {
-    luaL_checktype(L, 6, LUA_TTABLE);
-    price.model = get_model(L, 6);
-    luaL_argcheck(L, price.model && price.model->design.dims == 1, 6,
+  if (!lua_isnil(L, 4)) {
+    luaL_checktype(L, 4, LUA_TTABLE);
+    price.model = get_model(L, 4);
+    luaL_argcheck(L, price.model && price.model->design.dims == 1, 4,
                   "needs a regressor of one dimension");
-    price.element_bytes = ett_lua_number_field(L, 6, "element_bytes", 1);
-    price.ranks = ett_lua_number_field(L, 6, "ranks", 1);
-    price.share = ett_lua_number_field(L, 6, "share", 0);
-    price.groups = ett_lua_number_field(L, 6, "groups", 0);
-    price.bandwidth = ett_lua_number_field(L, 6, "bandwidth", 0);
+    price.element_bytes = ett_lua_number_field(L, 4, "element_bytes", 1);
+    price.ranks = ett_lua_number_field(L, 4, "ranks", 1);
+    price.share = ett_lua_number_field(L, 4, "share", 0);
+    price.groups = ett_lua_number_field(L, 4, "groups", 0);
+    price.bandwidth = ett_lua_number_field(L, 4, "bandwidth", 0);
   }
   if (ett_demands_price(demands, (size_t)index - 1, &price, &err) != 0)
     return ett_lua_raise(L, &err);

@@ -341,10 +341,11 @@ static bool is_measured(const ett_model *model, const double *dims, uint32_t at,
          (dims[3] >= f->least[3] && dims[3] <= f->most[3]);
 }
 
-int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
-                      ett_err *err) {
+/* Fills a prediction without its interval, the features of its row, and the factor of the
+ * interval. */
+static int predict_value(ett_model *model, const double *dims, float *features,
+                         ett_prediction *out, double *width, ett_err *err) {
   double columns[ETT_DESIGN_COLUMNS], near[ETT_DESIGN_DIMS];
-  float features[ETT_DESIGN_FEATURES];
   if (!model->memory)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the regressor is closed");
   if (ett_design_row_check(&model->design, dims, err) != 0)
@@ -388,24 +389,51 @@ int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
   }
   if (measured && f->twin_weight >= 0.5)
     out->provenance = ETT_MEASURED;
+  *width = factor;
+  out->base = base;
+  out->outside = measured ? 0 : outside;
+  out->value =
+      f->log_target ? base * exp(correction) : correction + (f->has_base ? base : 0);
+  out->low = out->high = out->value;
+  return 0;
+}
+
+/* Fails for a prediction that is no time. */
+static int check_prediction(const ett_model *model, const ett_prediction *p,
+                            ett_err *err) {
+  if (isfinite(p->value) && isfinite(p->high) &&
+      (p->value > 0 || !model->facts.log_target))
+    return 0;
+  return ett_err_set(err, ETT_ERR_ARGUMENT,
+                     "the regressor predicts %g to %g for this shape", p->low, p->high);
+}
+
+int ett_model_value(ett_model *model, const double *dims, ett_prediction *out,
+                    ett_err *err) {
+  float features[ETT_DESIGN_FEATURES];
+  double width;
+  if (predict_value(model, dims, features, out, &width, err) != 0)
+    return -1;
+  return check_prediction(model, out, err);
+}
+
+int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
+                      ett_err *err) {
+  float features[ETT_DESIGN_FEATURES];
+  double width;
+  if (predict_value(model, dims, features, out, &width, err) != 0)
+    return -1;
+  const ett_model_facts *f = &model->facts;
   double difficulty = f->floor;
   if (model->difficulty.trees)
     difficulty += exp((double)ett_forest_predict(&model->difficulty, features));
-  double half = factor * difficulty;
-  out->base = base;
-  out->outside = measured ? 0 : outside;
+  double half = width * difficulty;
   if (f->log_target) {
-    out->value = base * exp(correction);
     out->low = out->value * exp(-fmin(half + f->mode_below, 20));
     out->high = out->value * exp(fmin(half + f->mode_above, 20));
   } else {
-    out->value = correction + (f->has_base ? base : 0);
     out->low = out->value - half;
     out->high = out->value + half;
   }
-  return isfinite(out->value) && isfinite(out->high) && (out->value > 0 || !f->log_target)
-             ? 0
-             : ett_err_set(err, ETT_ERR_ARGUMENT,
-                           "the regressor predicts %g to %g for this shape", out->low,
-                           out->high);
+  return check_prediction(model, out, err);
 }

@@ -83,6 +83,9 @@ void ett_model_close(ett_model *model);
 enum { ETT_MODEL_FEW = 16 };
 int ett_model_predict(ett_model *model, const double *dims, ett_prediction *out,
                       ett_err *err);
+/* The same without the interval, in half the time: low and high are the value. */
+int ett_model_value(ett_model *model, const double *dims, ett_prediction *out,
+                    ett_err *err);
 
 /* Median of the residuals of the `count` sizes nearest to position `at` in a sorted list
  * of `total`, without the one at `without` (pass total to use all). */

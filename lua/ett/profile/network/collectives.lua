@@ -617,7 +617,7 @@ end
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; it must not change afterwards
 ---@param links table? of collectives.links, if the caller has it
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
----@return function function(): the law of ett.comm that gives these times, and whether it is measured; or nil
+---@return function function(): the law of ett.comm that gives these times; or nil
 function collectives.timer(cluster, kind, topology, links)
   local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
   local known
@@ -644,8 +644,7 @@ function collectives.timer(cluster, kind, topology, links)
     return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name,
       request.measured ~= nil and by_curves(own)
   end, function()
-    local own = not alone and (known or find_known())
-    if own then return own.law or nil, own.request.curve ~= nil and by_curves(own) end
+    return not alone and (known or find_known()).law or nil
   end
 end
 
