@@ -8,5 +8,6 @@ return {
   -- fused_a2a.py: FusedDispatch of DeepEP waits for the device, and HybridEPDispatch without num_permuted_tokens. Their
   -- backward passes do not.
   reads_counts = "before_permute",
+  deduplicate_tokens = true, -- DeepEP, get_dispatch_layout: is_token_in_rank
   exchange_communication_share = 0.15, -- 20 of 132 multiprocessors (arXiv 2412.19437, section 3.2.2)
 }

@@ -87,6 +87,8 @@ describe("a dispatcher that sends a token once to a place", function()
     assert.equal(all, bytes_of { ep = 8 })
     local nodes = expert_spread.expected(2, { experts = 16, top_k = 4 })
     assert.near(all * nodes / 4, bytes_of { ep = 8, deduplicate_tokens = true }, 1)
+    assert.near(all * nodes / 4, bytes_of { ep = 8, stack = "megatron_moe" }, 1) -- DeepEP's default
+    assert.equal(all, bytes_of { ep = 8, stack = "megatron_moe", deduplicate_tokens = false })
     local ranks = expert_spread.expected(4, { experts = 16, top_k = 4 })
     assert.near(all * ranks / 4, bytes_of { ep = 4, deduplicate_tokens = true }, 1)
     local limited = expert_spread.expected(2, { experts = 16, top_k = 4, expert_groups = 4, top_groups = 2 })

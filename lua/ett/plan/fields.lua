@@ -132,9 +132,10 @@ local fields = {
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
       help = "activations are sent between stages split over tp (DeepSpeed, Megatron scatter-gather; default: "
         .. "as in the stack)" },
-    { "deduplicate_tokens", "boolean", software = true, default = false, program = true,
+    { "deduplicate_tokens", "boolean", software = true, optional = true, program = true,
       needs = { "ep above 1", function(p) return p.ep > 1 end },
-      help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
+      help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP; default: "
+        .. "as in the stack)" },
     { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" },
       c = true,
       program = function(how, p) return p.stack and how or how ~= "none" end, -- only a stack's launches depend on it
@@ -350,6 +351,12 @@ function fields.fuses_accumulation(p, stack)
   return p.fused_accumulation
 end
 
+--- Whether a token is sent once to each node or rank that holds its experts: as the plan says, else as the stack does.
+function fields.sends_once(p, stack)
+  if p.deduplicate_tokens == nil then return stack.deduplicate_tokens == true end
+  return p.deduplicate_tokens
+end
+
 --- How context ranks exchange keys and values: as the plan says, else as the stack does.
 function fields.context_method(p, stack) return p.cp_method or stack.cp_method end
 
@@ -373,6 +380,7 @@ function fields.gathers_weights(p) return p.zero == 3 and replicated(p) end
 local function open_fields(given, p, stack)
   local found, of_stack = {}, { stack = stack.name, fused_accumulation = fields.fuses_accumulation(p, stack),
     cp_method = fields.context_method(p, stack), scatter_sends = sends_of(p, "scatter_sends"),
+    deduplicate_tokens = fields.sends_once(p, stack),
     lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]

@@ -5,6 +5,7 @@ local expert_spread = require "ett.step.expert_spread"
 local in_step = require "ett.profile.in_step"
 local merged = require "ett.base.merged"
 local operators = require "ett.operator"
+local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
@@ -123,7 +124,7 @@ function messages.of(state, items, i)
   local members = item.members or item.stride and "shares" or item.group
   local topology = messages.topology(state, members, item.name == "send_recv")
   local bytes, answer, links = item.bytes, nil, topology
-  if item.role == "exchange" and p.deduplicate_tokens then
+  if item.role == "exchange" and plan_fields.sends_once(p, state.software) then
     bytes, answer, links = exchanged_once(state, item, topology)
   end
   if quantised then bytes = bytes * schema.dtype_bytes[p.dtype] / state.width end

@@ -411,8 +411,8 @@ end
 -- arguments.py: grouped products need bf16, and expert parallelism excludes fp16. moe_layer.py (forward): tensor ranks
 -- train experts with sequence parallelism only.
 local function expert_flags(p, stack, add, leave_out)
-  local own = p.deduplicate_tokens
-    and (stack.name:find "^megatron_hybridep" or stack.name:find "^megatron_bridge") ~= nil
+  local once = plan_fields.sends_once(p, stack)
+  local own = once and (stack.name:find "^megatron_hybridep" or stack.name:find "^megatron_bridge") ~= nil
   add("moe-grouped-gemm", p.dtype ~= "fp16" and p.dtype ~= "fp32")
   if p.dtype == "fp16" and p.ep > 1 then
     leave_out "dtype = 'fp16': Megatron-LM refuses it with expert parallelism"
@@ -422,8 +422,8 @@ local function expert_flags(p, stack, add, leave_out)
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: Megatron-LM refuses experts with tensor parallelism without it"
   end
-  add("moe-token-dispatcher-type", p.deduplicate_tokens and "flex" or "alltoall")
-  add("moe-enable-deepep", p.deduplicate_tokens and not own)
+  add("moe-token-dispatcher-type", once and "flex" or "alltoall")
+  add("moe-enable-deepep", once and not own)
   add("moe-flex-dispatcher-backend", own and "hybridep")
   add("moe-expert-capacity-factor", p.capacity_factor)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
