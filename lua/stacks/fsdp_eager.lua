@@ -17,6 +17,7 @@ return {
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
+  separate_adapters = true, -- torchtune, models/llama3/_component_builders.py, lora_llama3_self_attention
   communication_share = 0.329,
   -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.

@@ -1068,7 +1068,8 @@ describe("a plan of Transformers' arguments", function()
     end
     plan, notes = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: oft\noft_target: q_proj\n")
     assert.same({ 8, { "linear_qkv" } }, { plan.lora_rank, plan.lora_targets })
-    assert.same({ "oft is modelled as LoRA of rank 8" }, notes) -- stage pt packs sequences
+    assert.same({ "oft is modelled as LoRA of rank 8",
+      "adapters of q_proj: ett counts k_proj and v_proj too" }, notes) -- stage pt packs sequences
     plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
       .. "finetuning_type: full\noptim: lion_8bit\n")
     assert.same({ 1, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype })
@@ -1099,6 +1100,7 @@ describe("a plan of Transformers' arguments", function()
       plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
     assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
       "frozen weights in 4 or 8 bits are modelled in 16 bits", "adapters of lm_head are not modelled",
+      "adapters of q_proj: ett counts k_proj and v_proj too",
       "not modelled: seq_wrong" }, notes)
     assert.equal("not in the file: the length of sequences (1024), gradient_accumulation_steps (1), the number of "
       .. "devices (dp = 1: give dp=N), bf16 (true, as in TRL), sharding, which Accelerate's file states (none: give "
@@ -1135,7 +1137,8 @@ describe("a plan of Transformers' arguments", function()
       model_module.new "qwen3-30b-a3b")
     assert.same({ 4, 2, { "linear_qkv" } }, { plan.dp, plan.ep, plan.lora_targets })
     assert.same({ "CutCrossEntropyPlugin is not modelled: the estimate stores logits",
-      "adapters of gate_proj are not modelled in experts" }, notes)
+      "adapters of gate_proj are not modelled in experts",
+      "adapters of q_proj: ett counts k_proj and v_proj too" }, notes)
     local e = estimate.new { model = model_module.new "qwen3-30b-a3b", plan = plan, cluster = "dgx_h100" }
     assert.is_true(e.memory_bytes > 0)
     local function own(lines)

@@ -274,8 +274,8 @@ describe("a layer of single PyTorch operators", function()
 
   it("stores no normalised inputs if the norms' weights are frozen", function()
     local adapter = { lora_rank = 8, lora_targets = { "linear_qkv" } }
-    -- Inputs of norms, of the adapter and of its second product; attention; gate, up and silu.
-    assert.equal(2 * 4 * h + 2 * h + 2 * 8 + attention + 2 * 3 * f, values("transformers", adapter))
+    -- Inputs of norms, of the adapters and of their second products; attention; gate, up and silu.
+    assert.equal(2 * 4 * h + 2 * h + 2 * 3 * 8 + attention + 2 * 3 * f, values("transformers", adapter))
   end)
 
   it("stores the input alone of recomputed norms, and of recomputed activations gate and up", function()

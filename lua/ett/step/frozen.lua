@@ -32,9 +32,12 @@ function frozen.layers(layers, p)
   return list
 end
 
---- The adapter of a product: two products and a sum. For a column-parallel product, each tensor rank computes a part of
---- the low rank and gathers it; for a row-parallel product, the ranks all-reduce (Megatron's ParallelLinearAdapter).
-local function adapter(item, p)
+--- Adds an adapter of some outputs of a product: two products and a sum. For a column-parallel product, each tensor
+--- rank computes a part of the low rank and gathers it; for a row-parallel product, the ranks all-reduce (Megatron's
+--- ParallelLinearAdapter).
+---@param outputs integer
+---@param same_input boolean whether another adapter stores this input
+local function add_adapter(list, item, p, outputs, same_input)
   local s, times = item.shape, item.times
   local enters = item.operator.region == "enter"
   local own = enters and math.max(1, p.lora_rank // p.tp) or p.lora_rank
@@ -42,8 +45,10 @@ local function adapter(item, p)
     return { kind = "operator", name = name, operator = operator.get(name), shape = shape, times = times,
       module = "", role = item.role, adapter = true }
   end
-  local list = { of("lora_a", { tokens = s.tokens, in_features = s.in_features, out_features = own,
-    stored_tokens = s.stored_tokens }) }
+  local first = of("lora_a", { tokens = s.tokens, in_features = s.in_features, out_features = own,
+    stored_tokens = s.stored_tokens })
+  first.same_input = same_input or nil
+  list[#list + 1] = first
   if p.tp > 1 and item.operator.region then
     local bytes = width(p.dtype) * (s.tokens + 0.0) * p.lora_rank
     for _, pass in ipairs { "forward", "backward" } do
@@ -54,9 +59,22 @@ local function adapter(item, p)
       end
     end
   end
-  list[#list + 1] = of("lora_b", { tokens = s.tokens, in_features = p.lora_rank, out_features = s.out_features })
-  list[#list + 1] = of("residual_add", { tokens = s.tokens, hidden = s.out_features })
-  return list
+  list[#list + 1] = of("lora_b", { tokens = s.tokens, in_features = p.lora_rank, out_features = outputs })
+  list[#list + 1] = of("residual_add", { tokens = s.tokens, hidden = outputs })
+end
+
+--- Adds the adapters of a product: one, or one for each of its parts (queries, keys and values; gate and up).
+---@param parts integer[]? widths of the parts
+local function add_adapters(list, item, p, parts)
+  local sum, seen = 0, false
+  for _, width_of_part in ipairs(parts or {}) do sum = sum + width_of_part end
+  if sum == 0 then parts, sum = { 1 }, 1 end
+  for _, width_of_part in ipairs(parts) do
+    if width_of_part > 0 then
+      add_adapter(list, item, p, item.shape.out_features * width_of_part // sum, seen)
+      seen = true
+    end
+  end
 end
 
 --- Whether a collective of the backward pass serves only a weight gradient that is not computed: the second gather of
@@ -71,7 +89,8 @@ end
 ---@param items table of ett.model.architecture.operations
 ---@param how string|nil the layer's `frozen`
 ---@param frozen_table boolean|nil of frozen.layers
-function frozen.items(items, how, p, frozen_table)
+---@param c table|nil the configuration, if the parts of a product have adapters of their own
+function frozen.items(items, how, p, frozen_table, c)
   if not (how or frozen_table) then return items end
   local adapted, list = {}, {}
   for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
@@ -87,7 +106,7 @@ function frozen.items(items, how, p, frozen_table)
         attended = own == "weights" and before == "attention" and not adapted[item.name] or nil }) or item
       before = item.operator.family
       if adapted[item.name] then
-        for _, part in ipairs(adapter(item, p)) do list[#list + 1] = part end
+        add_adapters(list, item, p, c and item.operator.parts and item.operator.parts(c))
       end
     elseif not (backward and (how == "layer"
       or serves_frozen_weight(item, items[i + 1], how_of(items[i + 1]), adapted))) then

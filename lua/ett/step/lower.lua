@@ -622,7 +622,8 @@ end
 --- The items of a layer under a configuration, without operators whose work is inside another kernel of the stack.
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
-  local all, list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table), {}
+  local all, list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table,
+    stack.separate_adapters and c), {}
   for k = 1, #all do
     local item, op = all[k], all[k].operator
     if stack.keeps_head_input then item = with_head_input(item) end

@@ -25,18 +25,33 @@ local function expand(pattern, list)
   return list
 end
 
+-- Modules that are one product of ett.
+local joined = { { "q_proj", "k_proj", "v_proj" }, { "gate_proj", "up_proj" } }
+
+--- Notes modules without an adapter of their own, which ett counts as adapted with their neighbours.
+local function note_neighbours(seen, note)
+  for _, names in ipairs(joined) do
+    local has, lacks = {}, {}
+    for _, name in ipairs(names) do table.insert(seen[name] and has or lacks, name) end
+    if has[1] and lacks[1] then
+      note("adapters of %s: ett counts %s too", table.concat(has, " and "), table.concat(lacks, " and "))
+    end
+  end
+end
+
 --- The products of module names that a model has outside experts; nil: all of attention and MLP.
 local function targets_of(modules, model, note)
-  local seen, has = {}, plan_rules.adaptable(model)
+  local seen, has, own = {}, plan_rules.adaptable(model), {}
   for _, name in ipairs(modules) do
     if name == "all" or name == "all-linear" then return nil end
     local product = products[name]
     if product and has[product] then
-      seen[product] = true
+      seen[product], own[name] = true, true
     else
       note("adapters of %s are not modelled%s", name, product and " in experts" or "")
     end
   end
+  note_neighbours(own, note)
   return schema.keys(seen)
 end
 
