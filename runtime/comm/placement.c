@@ -207,7 +207,7 @@ static int64_t common_multiple(int64_t a, int64_t b, int64_t most) {
   return times > most / a ? most : a * times;
 }
 
-/* Number of ranks after which the placement of blocks of `block` ranks repeats. */
+/* Blocks of `block` ranks are placed alike after this number of ranks. */
 static int64_t period(const ett_ranks *r, int64_t block) {
   int64_t largest = 1;
   for (int k = 0; k < r->tiers.count; k++)

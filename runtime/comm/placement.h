@@ -33,8 +33,8 @@ typedef struct ett_tiers {
     double card, unit, send, unit_send;
     int through; /* messages to outer tiers pass these links too */
   } rates[ETT_TIERS_MOST];
-  /* Lengths of the axes of a torus of the innermost tier's devices, which are numbered
-   * along the first axis first. */
+  /* If the devices of the innermost tier form a torus: the lengths of its axes. Devices
+   * are numbered along the first axis first. */
   int axes;
   int64_t axis[ETT_TORUS_MOST];
 } ett_tiers;

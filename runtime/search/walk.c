@@ -52,7 +52,7 @@ static int sends(const walk *w) {
   return w->plan.pp > 1 && !w->plan.serial_sends ? w->axes->sends : 1;
 }
 
-/* Number of plans of one value of recompute, and of one of zero. */
+/* Number of plans with one value of recompute and one of zero. */
 static int64_t plans_of_zero(const walk *w) {
   return (int64_t)reshards(w) * parameters(w) * gradients(w) * sends(w);
 }

@@ -49,7 +49,7 @@ typedef enum ett_role {
   ETT_ROLES,
 } ett_role;
 
-/* What hides all-to-alls. */
+/* The work that overlaps all-to-alls. */
 typedef enum ett_exchange_overlap {
   ETT_EXCHANGE_EXPOSED,
   ETT_EXCHANGE_SHARED_EXPERTS, /* the shared experts of the same layer */

@@ -99,8 +99,8 @@ typedef struct ett_step_stage {
   double gather_seconds, gather_exposed_seconds;
   /* Shares of gradient_seconds and gather_seconds that move experts. */
   double expert_gradient_share, expert_gather_share;
-  /* Shares of the gradient seconds of dense weights and of experts that sum shards over
-   * their replicas. */
+  /* Of the gradient seconds of dense weights, and of those of experts: the share in which
+   * shards are summed over their replicas. */
   double replica_share, expert_replica_share;
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;

@@ -93,13 +93,13 @@ $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_du
 model ... dropped ...
 gelu fp16 forward ... 59 ... 1 ...
 .
-dropped by the outlier gate:
+dropped by the outlier filter:
 s/A100_gelu_fp16.csv: gelu fp16 forward: 1 row ...: line 31
 s/A100_gelu_fp16.csv: gelu fp16 forward: 1 row ...: line 31
       "line": 31,
 gelu forward ... 59 ... 1 ...
 .
-dropped by the outlier gate:
+dropped by the outlier filter:
 s/A100_gelu_fp16.csv: gelu forward: 1 row ...: line 31
 
 A table of a campaign that holds no row yet is left out; one that is not ours is damaged.
@@ -121,7 +121,7 @@ model ... mean error %  median error %
 gemm fp16 backward     -        -             -               -  void: ... of 75 rows (100 %) are faster than the device's peak
 gemm fp16 forward     75        0 ...
 .
-dropped by the outlier gate:
+dropped by the outlier filter:
 s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv: gemm fp16 backward: ... of 75 rows (100 %) are faster than the device's peak; the pass is void, none of its rows is used
 .
 1 plot in out/plots; out/plots/index.html shows all

@@ -400,7 +400,7 @@ describe("control characters", function()
     end
     write(bad .. "/A100_gelu_fp16.csv", table.concat(lines, "\n") .. "\n")
     local output = escaped(ett("fit '" .. bad .. "'", ("XDG_CACHE_HOME='%s/cache' timeout 300"):format(folder)))
-    assert.matches("dropped by the outlier gate:", output)
+    assert.matches("dropped by the outlier filter:", output)
   end)
 
   it("of the defaults of a script's options do not reach it", function()

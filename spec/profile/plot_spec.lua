@@ -98,7 +98,7 @@ describe("ett.profile.plot", function()
     end
     assert.matches("line 3 of NVIDIAA100-SXM4-80GB_gelu_fp16.csv: measured 150 us, predicted 140 us, "
       .. "far from the fit and from its neighbours", xml.all(crosses[1], "title")[1].text, 1, true)
-    assert.matches("2 rows dropped by the outlier gate, 1 of them held out", fit_plot.chart(result(points), lines), 1,
+    assert.matches("2 rows dropped by the outlier filter, 1 of them held out", fit_plot.chart(result(points), lines), 1,
       true)
   end)
 

@@ -371,7 +371,7 @@ local function with_lists(text)
   return (text:gsub("{{(%a+)}}", function(kind) return list_names:format(kind) end))
 end
 
---- What completion offers: the words of a list or of a function's list, or the command that lists a kind's names.
+--- Words that completion offers: those of a list or of a function, or the command that lists the names of a kind.
 local function offered(offers)
   if type(offers) == "string" then return ("$({{%s}})"):format(offers) end
   return table.concat(type(offers) == "function" and offers() or offers, " ")

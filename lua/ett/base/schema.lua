@@ -73,7 +73,7 @@ local kinds = {
     function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end },
 }
 
--- What an argument is if it cannot be read: not a table, or the library, as in ett:estimate { … }.
+-- Describes an argument that cannot be read: no table, or the library, as in ett:estimate { … }. Else nil.
 local function got(value)
   if type(value) ~= "table" then return describe(value) end
   return value == package.loaded.ett and "the module ett; write ett.NAME with a dot, not with a colon" or nil

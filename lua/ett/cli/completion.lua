@@ -33,7 +33,7 @@ local function field(value, name)
   return nil
 end
 
---- Names of ett's modules with a prefix: public modules for "", those of a room for "ett." or "ett.step.".
+--- Names of ett's modules with a prefix: public modules for "", those of a folder for "ett." or "ett.step.".
 local function module_names(into, prefix)
   if prefix == "" then
     for _, name in ipairs(require("ett").names()) do into[name] = true end

@@ -32,7 +32,7 @@ end
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
 
 local product = "a plan has pp x tp x cp x dp devices"
-local counts = {} -- names of the number of devices of a plan
+local counts = {} -- other names for a plan's number of devices
 for name in ("devices gpus num_devices num_gpus world_size"):gmatch "%S+" do counts[name] = true end
 
 -- Words that are not fields of a plan, and the message on each.

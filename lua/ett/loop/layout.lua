@@ -274,7 +274,7 @@ local function read_vocabulary(s, found, cores)
   end
 end
 
---- Layers and micro-batches of a step, from the number of runs of the core and of the embedding or head.
+--- Layers and micro-batches of a step. They follow from how often attention's core and the embedding or head run.
 local function read_counts(view, s, found, cores)
   local steps, source = #view:steps(), "ProfilerStep ranges"
   if view.options.step or steps == 0 then steps, source = 1, "one step is assumed" end

@@ -9,7 +9,7 @@ local page = {}
 
 local compute, communication = 1, 2 -- kinds in lua/ett/trace/page/lanes.lua
 
---- The label of all executions of a line or sort of collective; the page shows the duration of each.
+--- One label for all executions of a line, or of a sort of collective. The page shows the duration of each execution.
 local function label_of(t, name, kind, row)
   local measured = row.transfer_seconds or row.measured_seconds
   return t:label(name, kind, ("mean measured: %.3f us\npredicted: %.3f us\npredicted over measured: %.3f"):format(

@@ -260,8 +260,8 @@ function stack_module.value(text, field) return entry_of(text).stack[field] end
 -- buffers (Megatron-LM, distributed_data_parallel_config.py, nccl_ub).
 local registered_share = 4.5 / 24
 
---- What gathers of weights and reductions of gradients take of a device, divided by what they take without registered
---- buffers.
+--- Gathers of weights and reductions of gradients take a share of the device. This is the ratio of that share to the
+--- share without registered buffers.
 function stack_module.buffer_share(stack) return stack.registered_buffers and registered_share or 1 end
 
 --- Share of a device that gathers of weights and reductions of gradients take from computing beside them.

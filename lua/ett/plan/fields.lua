@@ -124,14 +124,14 @@ local fields = {
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
     { "fused_accumulation", "boolean", software = true, optional = true, program = true,
       also = "gradient_accumulation_fusion",
-      help = "the products of weight gradients also add them up (false: a separate kernel does; default: as in the "
-        .. "stack)" },
+      help = "products of weight gradients also add to the stored gradients (false: a separate kernel does; default: "
+        .. "as in the stack)" },
     { "scatter_sends", "boolean", software = true, optional = true,
       program = function(_, p) return sends_of(p, "scatter_sends") end,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
-      help = "activations are sent between stages split over tp (DeepSpeed, Megatron scatter-gather; default: "
-        .. "as in the stack)" },
+      help = "each tensor rank sends only its part of the activations to the next stage (DeepSpeed, Megatron "
+        .. "scatter-gather; default: as in the stack)" },
     { "deduplicate_tokens", "boolean", software = true, optional = true, program = true,
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP; default: "
@@ -190,7 +190,7 @@ local fields = {
     { "dp", "degree", default = 1, most = replicas, c = true, also = "data_parallel data_parallel_shard replicas",
       help = "data-parallel replicas" },
     { "vp", "degree", default = 1, most = 1 << 10, c = true, also = "vpp virtual_pipeline_parallel virtual_pipeline",
-      help = "model chunks of each stage (of each direction in two-way schedules)" },
+      help = "model chunks of each stage; in bidirectional schedules, of each direction" },
     { "schedule", "string", software = true, default = "1f1b",
       help = "gpipe, 1f1b, interleaved, or a file of schedules/",
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
@@ -294,12 +294,13 @@ local fields = {
       help = "time of a slow device as a multiple of the others'" },
     { "rank_slowdown", "list", optional = true, after = true,
       help = "time of each rank as a multiple of the estimate's, in rank_order: known stragglers" },
-    { "split", "list", optional = true, c = true, help = "number of repeated layers in each of the pp * vp slices" },
+    { "split", "list", optional = true, c = true,
+      help = "number of layers in each of the pp * vp slices, without embedding and head" },
     { "mtp_slice", "count", optional = true, most = 1 << 22,
       c = { "prediction", function(slice) return (slice or 0) - 1 end },
       needs = { "a model with multi-token prediction", function(_, context) return context.predictions end },
-      help = "slice, counted from 1, with the layers of multi-token prediction; split has no layers behind it "
-        .. "(default: the last)" },
+      help = "slice, counted from 1, that holds the layers of multi-token prediction; later slices of split have no "
+        .. "layers (default: the last)" },
   },
 }
 
@@ -345,7 +346,7 @@ end
 -- Conditions under which communication fields have an effect.
 local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
 
---- Whether the products of weight gradients also add them up: as the plan says, else as the stack does.
+--- Whether the products of weight gradients also add to the stored gradients: as the plan says, else as the stack does.
 function fields.fuses_accumulation(p, stack)
   if p.fused_accumulation == nil then return stack.fused_accumulation == true end
   return p.fused_accumulation

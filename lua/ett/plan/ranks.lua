@@ -80,7 +80,7 @@ function ranks.code(order)
   return code
 end
 
--- Degrees and strides of the axes of a group in a plan's numbering of ranks.
+-- Degrees and strides of a group's axes, as the plan numbers its ranks.
 local function axes_of_group(p, name)
   return require("ett.step").axes({ tp = p.tp, cp = p.cp, cp_ulysses = p.cp_ulysses or 1, ep = p.ep,
     etp = p.etp or p.tp, dp = p.dp, pp = p.pp, rank_order = ranks.code(p.rank_order) }, name)

@@ -207,7 +207,7 @@ local function check_request(cluster, bytes, topology)
   end
 end
 
---- Timer of one kind of collective in one group of ranks, from the cluster's links alone. Provenance: "calibrated" if a
+--- Timer of one kind of collective in one group, from the cluster's links alone. Provenance: "calibrated" if a
 --- measured curve covers that number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node

@@ -193,7 +193,7 @@ end
 -- "NHEADs").
 local scalar_share, scalar_spread = 0.65, 1.3
 
--- Time of a pass of products of heads that cannot use tensor cores; nil for all others.
+-- Time of one pass of an attention product whose heads cannot use tensor cores; nil for all other products.
 local function scalar_product(self, op, s, pass)
   if op.family ~= "bmm" or self.stack.tensor_core_heads == "all" or s.n % 8 == 0 and s.k % 8 == 0 then return nil end
   local rate = self.device.peak_flops.fp32

@@ -422,7 +422,7 @@ local function own_timer(self, kind, topology, dtype)
   return function(bytes) return unless_missing(own.collective, own, kind, bytes, topology, dtype) end
 end
 
---- Timer of a kind of collective in one group of ranks: from samples, checked against the links' times, else from the
+--- Timer of a kind of collective in one group: from samples, checked against the links' times, else from the
 --- cluster's links.
 ---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function|nil function(): the law of the links (ett.profile.cluster), if times follow one. If a regressor is

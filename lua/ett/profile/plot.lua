@@ -66,7 +66,7 @@ end
 
 --- The chart of one result as SVG text.
 ---@param result table of ett.holdout.run, with points and entry
----@param lines table reasons of the rows that the gate dropped, by fit_plot.key
+---@param lines table reasons of the rows that the outlier filter dropped, by fit_plot.key
 ---@param lines table reasons of dropped rows, by fit_plot.key
 function fit_plot.chart(result, lines)
   local least, most, clouds, by_group, aside = math.huge, 0, {}, {}, {}
@@ -93,7 +93,8 @@ function fit_plot.chart(result, lines)
     end
   end
   if #aside > 0 then
-    clouds[#clouds + 1] = { label = "dropped by the outlier gate", shape = "cross", color = "#d55e00", points = aside }
+    clouds[#clouds + 1] = { label = "dropped by the outlier filter", shape = "cross", color = "#d55e00",
+      points = aside }
     for i = 1, #clouds - 1 do -- only the crosses have their colour
       local k = (i - 1) % (#svg.colors - 1) + 1
       clouds[i].color = svg.colors[k >= 2 and k + 1 or k]
@@ -102,7 +103,7 @@ function fit_plot.chart(result, lines)
   local notes = { ("held out, a fifth of the kernels: %d rows; error median %s, 90th percentile %s"):format(
     result.rows, percent(result.median), percent(result.ninety)),
     ("the 90 %% interval contains %.1f %% of them"):format(100 * result.coverage) .. (#aside > 0
-      and ("; crosses: %d row%s dropped by the outlier gate, %d of them held out"):format(#aside,
+      and ("; crosses: %d row%s dropped by the outlier filter, %d of them held out"):format(#aside,
         #aside == 1 and "" or "s", held_aside) or "") }
   notes[3] = result.fault
   return svg.chart { title = fit_plot.title(result), notes = notes, width = width, height = height,

@@ -140,7 +140,7 @@ function Regressor:predict(dims)
   return { value = value, low = low, high = high, provenance = provenance, outside = outside, base = base }
 end
 
---- Predictions of a list of rows of dimensions, or of one flat list.
+--- Predictions for rows of dimensions: a list of rows, or one flat list.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
 function Regressor:predict_rows(rows) return self.model:predict_rows((flatten(rows, self.facts_.dims))) end
 

@@ -117,7 +117,7 @@ function sampled.locate(outliers, origins)
   return outliers
 end
 
--- What the fit of a pool needs: { id, stamp, data, choice, rows = the rows of the report }; nil if it has too few rows
+-- The input of a pool's fit: { id, stamp, data, choice, rows = the rows of the report }; nil if it has too few rows
 -- or is void. Adds a void pass to self.outliers and to the cache.
 local function fit_of(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
@@ -166,7 +166,7 @@ local function load(self, id, entries, pass, group)
   return stamp
 end
 
--- What the fit of the other pass needs; nil if there is no such fit, or if its model is known.
+-- The input of the other pass's fit; nil if there is no such fit, or if its model is known.
 local function other_fit(self, key, entries, pass)
   local id = key .. " " .. pass
   local stamp = self.models[id] == nil and load(self, id, entries, pass)
@@ -457,7 +457,7 @@ function Profile:topologies(key)
   return list
 end
 
---- Timer of one kind of collective in one group of ranks; nil if that kind and topology were not sampled, with the
+--- Timer of one kind of collective in one group; nil if that kind and topology were not sampled, with the
 --- reason if the samples are void.
 ---@param kind string a collective or alias
 ---@param topology table { nodes=, gpus_per_node= }

@@ -1,4 +1,4 @@
---- Messages about the rows that the outlier gate dropped, by file, reason and line.
+--- Messages about the rows that the outlier filter dropped, by file, reason and line.
 local dropped = {}
 
 --- Formats ascending numbers as "2, 5-9, 12".

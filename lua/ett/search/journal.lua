@@ -114,7 +114,7 @@ local function rules_of(space)
   return { unit = { "count", most = #space.units }, rows = "list", plans = count, rule = count, where = count }, row
 end
 
--- What is wrong with a line of a journal; nil if it is one of the search's.
+-- The fault of a journal's line; nil if the line is one of the search's.
 local function fault_of(entry, rules, row_rules, objectives)
   local found = schema.violations(entry, rules)
   for i, row in ipairs(found[1] and {} or entry.rows) do

@@ -9,10 +9,10 @@
 -- steps have heavy tails. Plans on two devices have separate errors: |w|^2 + |w'|^2 replaces |w - w'|^2. The squared
 -- errors of the devices are added, from the intervals of their steps.
 --
--- The constants are maximum-likelihood estimates on a grid, from the errors of the differences of pairs of published
--- steps. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the
--- square root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.5 %. `ett
--- bench search` holds out each source in turn and tests its pairs with the constants of the others.
+-- The constants are maximum-likelihood estimates on a grid. The data are pairs of published steps, with the error of
+-- each pair's difference. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is
+-- weighted by the square root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median
+-- of 4.5 %. `ett bench search` holds out each source in turn and tests its pairs with the constants of the others.
 local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"

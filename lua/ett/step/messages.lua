@@ -72,8 +72,7 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
---- Placement of the ranks of one node of a group. If there are more than two lanes, it occupies that of the node's
---- tier.
+--- Placement of a group's ranks in one node. If there are more than two lanes, it occupies that of the node's tier.
 local function in_node(state, group, topology)
   local id = group .. " in a node"
   if not state.topologies[id] then

@@ -26,8 +26,8 @@ function parts.shares(cluster, p, devices)
   return list
 end
 
---- Runs of every kind of layer in a step on the devices of each part: { { runs, … }, … }, summed over stages. The slots
---- of a two-way schedule run equal numbers of micro-batches.
+--- How often each kind of layer runs in a step on the devices of each part: { { runs, … }, … }, summed over stages. The
+--- slots of a bidirectional schedule run equal numbers of micro-batches.
 ---@param shares table of parts.shares
 ---@param kinds table of a lowered program
 function parts.runs(shares, p, kinds)

@@ -73,7 +73,7 @@ local function is_partial(p)
   return p.recompute == "full" and (p.recompute_layers or p.recompute_layer_ids) ~= nil
 end
 
---- What the backward pass repeats of each layer of a slice; nil if it repeats each layer by itself.
+--- The parts of each layer of a slice that the backward pass repeats; nil if it repeats each layer by itself.
 ---@param layers table[] kinds, as in slices.layers
 ---@return table[]? { layers = 1 if it repeats the layer, else 0, outputs = 1 if it repeats all of it because the next
 ---  layer of its group needs its output, else 0, opens = whether the layer opens a group with one stored input }
@@ -242,8 +242,7 @@ function slices.removed_copies(lowered, layers)
   return math.max(0, owned and copies or copies - 1) * lowered.table_parameters
 end
 
---- The demand of a gather over a number of ranks by devices of some parts of the cluster. Gathers of other layers have
---- other bytes.
+--- The demand of a gather over `ranks` ranks on devices of these parts. Gathers of other layers have other bytes.
 local function demand_of(demands, bytes, ranks, parts)
   local found
   for _, d in ipairs(demands) do
@@ -253,7 +252,7 @@ local function demand_of(demands, bytes, ranks, parts)
   return found
 end
 
--- The gathers of the weights of layers in the order of a pass, which share the seconds in proportion to their weights
+-- The gathers of the layers' weights, in the order of a pass. They share the seconds in proportion to their weights
 -- (runtime/step/messages.h).
 local function gathers_of(p, sharing, lowered, stage, demands, layers)
   local sums, width = slices.shared_parameters(sharing, lowered, layers, true), schema.wide_bytes(p.dtype)

@@ -244,8 +244,8 @@ function variation.mean(below, least, most)
   return sum
 end
 
---- The factors of the stages of each replica for given slowdowns of all ranks, in the order of the plan's ranks: one
---- list, without repeated replicas.
+--- The slowdown of each stage in each replica, from the slowdowns of all ranks in the plan's order. Replicas with equal
+--- factors are listed once.
 local function of_ranks(p)
   local stride, list, seen = {}, {}, {}
   for _, axis in ipairs { "tp", "cp", "dp", "pp" } do stride[axis] = ranks_module.stride(p, axis) end

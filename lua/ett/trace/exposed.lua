@@ -95,8 +95,8 @@ local function culprits(total)
   return names, sum, list
 end
 
---- What the headline adds if a matched group lacks ranks in the trace, or may lack them: then its size is unknown, and
---- it may be the group of all ranks.
+--- The end of the headline if a matched group lacks ranks in the trace, or may lack them. It may lack them if its size
+--- is unknown, because it may be the group of all ranks.
 local function absent_ranks(lanes, groups)
   local absent, size, whole, unsure = 0, nil, lanes[1].process.world_size, false
   for _, each in ipairs(groups) do

@@ -141,7 +141,7 @@ function View:library_ranges(process)
   end)
 end
 
---- Damage in the files of a process: numbers of unreadable rows and of rows of negative duration.
+--- Damage in the files of a process: how many rows are unreadable, and how many have a negative duration.
 function View:damage(process)
   if not self.damaged then
     self.damaged = { bad_event = {}, bad_number = {}, negative_dur = {} }

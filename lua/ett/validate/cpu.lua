@@ -307,7 +307,7 @@ local function sampling(one, given, share, processor)
   end
 end
 
---- Medians of the fields of several readings of validate_cpu.host_seconds.
+--- The median of each field over several readings of validate_cpu.host_seconds.
 local function medians(readings)
   local answer = {}
   for key, value in pairs(readings[1]) do

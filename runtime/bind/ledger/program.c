@@ -38,8 +38,8 @@ static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
   return out;
 }
 
-/* Copies the list of strings of a field of the table at 1 into the same field of the
- * table on the top, with each name's index where asked. Returns its length. */
+/* Copies a list of strings, a field of the table at 1, into the same field of the table
+ * on top. With `indexed`, each name also maps to its index. Returns the length. */
 static size_t copy_names(lua_State *L, const char *name, int indexed) {
   lua_getfield(L, 1, name);
   luaL_checktype(L, -1, LUA_TTABLE);

@@ -321,7 +321,7 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
     dropped += marks[i] != 0;
   if (rows - dropped < 2) {
     ett_err_set(err, ETT_ERR_FORMAT,
-                "a fit needs 2 rows; the outlier gate keeps %zu of %zu", rows - dropped,
+                "a fit needs 2 rows; the outlier filter keeps %zu of %zu", rows - dropped,
                 rows);
     goto done;
   }

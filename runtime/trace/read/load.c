@@ -27,7 +27,7 @@ typedef struct load_task {
   uint64_t produced; /* bytes that came out of the source */
 } load_task;
 
-/* What the tasks of a trace share. */
+/* Data that all tasks of a trace share. */
 typedef struct load_shared {
   const ett_sources *sources;
   const ett_trace_options *options;

@@ -439,8 +439,8 @@ static int is_cpu_functions(const ett_trace *t, const ett_track *x) {
          strcmp(t->strings->items[x->pid].text, "CPU functions") == 0;
 }
 
-/* Sets the category of rows without one, and the device of the rows of each line of an
- * XLA trace. */
+/* Sets the category of rows without one. In an XLA trace, sets the device of each line's
+ * rows. */
 static int merge_lines(merge *m) {
   const ett_trace *t = m->t;
   uint32_t n = t->track_count ? t->track_count : 1;

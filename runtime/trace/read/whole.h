@@ -11,8 +11,8 @@ typedef struct slice {
   const char *at, *end;
 } slice;
 
-/* What a reader gets: the bytes of the file (none of a database), the part to fill, and
- * the requested args. */
+/* The input of a reader: the bytes of the file (none of a database), the part to fill,
+ * and the requested args. */
 typedef struct ett_reading {
   slice bytes;
   ett_trace_part *part;

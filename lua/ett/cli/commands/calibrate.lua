@@ -74,7 +74,7 @@ return {
       end
       print(tables.text(rows, "lrrrrl"))
       local lines = require("ett.samples.dropped").lines(dropped)
-      if #lines > 0 then print("\ndropped by the outlier gate:") end
+      if #lines > 0 then print("\ndropped by the outlier filter:") end
       for _, line in ipairs(lines) do print(line) end
     end
   end,

@@ -79,8 +79,8 @@ local function side_of(word, cluster)
   return own, place
 end
 
---- A function of a file (nil: none), of further fields of the plan and of a cluster, which returns the model and the
---- plan. It raises if the plan of a file breaks a rule.
+--- Returns a function that makes a model and a plan. Its arguments are a file (nil: none), further fields of the plan
+--- and a cluster. It raises if the plan of a file breaks a rule.
 local function subjects(opts, words)
   if not (opts.megatron_args or opts.plan) then
     local texts, model = fields.subject("compare", opts, words)

@@ -167,7 +167,7 @@ local function print_table(found)
     print(tables.text(rows, "lllrrrrl"))
   end
   local lines = require("ett.samples.dropped").lines(found.outliers)
-  if #lines > 0 then print("\ndropped by the outlier gate:") end
+  if #lines > 0 then print("\ndropped by the outlier filter:") end
   for _, line in ipairs(lines) do print(require("ett.base.pretty").line(line)) end
 end
 

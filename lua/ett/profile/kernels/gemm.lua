@@ -39,7 +39,8 @@ end
 -- and RTX PRO 6000; the memory of the other devices is about as fast.
 local most_copies, cache_rate = 5, 2e10
 
--- Seconds to move the operands of `batch` products once; bytes of the operands of all runs over the size of the cache.
+-- Seconds to move the operands of `batch` products once. Then the bytes of all runs' operands, divided by the size of
+-- the cache.
 local function memory_seconds(device, batch, weight, activation, output)
   local copies = min(most_copies, ceil(device.l2_bytes / (batch * weight)))
   local filled = batch * (copies * weight + activation + output) / device.l2_bytes

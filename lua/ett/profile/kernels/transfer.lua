@@ -86,7 +86,8 @@ local function ratio_of(share, device, other, dtype)
   return here and there and there / here
 end
 
--- The ratio of the shares of the peak rate that products of two generations sustain, for the data type, else for bf16.
+-- Products of each generation sustain a share of the peak rate. The ratio of two such shares, for the data type, else
+-- for bf16.
 local function measured_ratio(device, other, dtype)
   if device.generation == other.generation then return nil end
   return ratio_of(sustained, device, other, dtype) or ratio_of(sustained, device, other, "bf16")
@@ -99,8 +100,8 @@ local function slower(device, other, dtype)
   return log(measured_ratio(device, other, dtype) or ratio_of(transfer.allowed, device, other, dtype) or 1.0)
 end
 
--- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, this value had the smallest
--- error for L40S, transferred from RTX PRO 6000. It was tested with five published products of L4
+-- Exponent of a smooth maximum: of the time, and of energy divided by watts. Of 2, 3, 4 and 6, this value had the
+-- smallest error for L40S, transferred from RTX PRO 6000. It was tested with five published products of L4
 -- (torch-performance-test-data#120), which no table contains; one of them gives L4's energy per FLOP.
 local edge = 3
 

@@ -108,7 +108,7 @@ function Timeline:lane(given)
   return self.lane_count
 end
 
---- Adds a lane that draws the parts of a resource of the events of another lane (its number, from `lane`).
+--- Adds a lane that draws one resource: its parts of the events in another lane (the number that `lane` returned).
 function Timeline:resource(name, like, resource)
   if not like then return end
   local list = self.groups[#self.groups].lanes

@@ -52,7 +52,7 @@ local function linear(dims)
   return { family = "gemm", batch = 1, m = product(x, #x - 1), n = w[1], k = w[2] }
 end
 
---- Number of matrices of a product of batches, of which one may be broadcast; nil if the dimensions differ.
+--- Number of matrices in a batched product; one operand may be broadcast. nil if the dimensions differ.
 local function batch_of(a, b)
   local n = 1
   for away = 2, math.max(#a, #b) - 1 do

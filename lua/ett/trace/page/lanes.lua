@@ -265,7 +265,7 @@ end
 local tick = 1e-6 -- seconds: times per micro-batch are milliseconds with a few decimals
 local ticks_per_ms = 1e-3 / tick
 
--- Fields of a record and names of the units of a micro-batch.
+-- The units of a micro-batch: field of a record, and name.
 local units = { { "fwd", "forward" }, { "bwd", "backward" }, { "wgrad", "weight gradient" } }
 
 --- Iterations one after the other, each as long as on its slowest rank: { number, from, to } in milliseconds.

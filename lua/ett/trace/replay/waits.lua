@@ -14,7 +14,7 @@ local stream_arg, record_arg = "wait_on_stream", "wait_on_cuda_event_record_corr
 
 waits.args = { stream_arg, record_arg }
 
---- What each synchronisation event waits for.
+--- The object that each kind of synchronisation event waits for.
 local kinds = { ["Stream Wait Event"] = "wait", ["Event Sync"] = "event", ["Stream Sync"] = "stream",
   ["Context Sync"] = "device" }
 

@@ -58,7 +58,7 @@ typedef struct ett_json_member {
   const ett_json_slot *slot;
   uint8_t to_value, to_next; /* bytes; 0: unknown or too long */
   uint8_t last;              /* to_next ends after the '}' */
-  uint8_t changes;           /* number of changes of the value of this key */
+  uint8_t changes;           /* how often the value of this key changed */
 } ett_json_member;
 
 /* An arg with its parsed value, without the row; or an integer pid or tid. */
