@@ -7,9 +7,7 @@
 --- on MI355X (release notes of rocm-7.1.1).
 local function timer(r)
   local tier, laws = r.tiers[1], {}
-  for k = 2, #r.tiers do
-    if r.tiers[k].used then return nil end
-  end
+  for k = 2, #r.tiers do if r.tiers[k].used then return nil end end
   if not (tier.used and tier.whole_mesh) or r.curve then return nil end
   for _, protocol in ipairs(r.protocols) do
     local own = protocol.pairs

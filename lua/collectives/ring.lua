@@ -8,9 +8,7 @@ local once = { all_gather = true, reduce_scatter = true }
 
 -- The outermost tier whose links the group uses between units.
 local function outermost(r)
-  for k = #r.tiers, 2, -1 do
-    if r.tiers[k].steps > 0 then return k end
-  end
+  for k = #r.tiers, 2, -1 do if r.tiers[k].steps > 0 then return k end end
 end
 
 -- Adds the streams of a tier. Inside a node, a ring reaches less than in-switch reduction, whose bandwidth and curve an

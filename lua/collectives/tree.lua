@@ -31,9 +31,7 @@ end
 
 -- Number of nodes: units below the innermost tier of a network.
 local function nodes_of(r)
-  for _, tier in ipairs(r.tiers) do
-    if tier.wire == "network" then return tier.below end
-  end
+  for _, tier in ipairs(r.tiers) do if tier.wire == "network" then return tier.below end end
   return 1
 end
 

@@ -69,10 +69,6 @@ $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 m
 ett: plan: field 'bucket_bytes' must be a positive number, got 0
 ?2
 
-$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 --cluster perlmuter
-ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
-?2
-
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2k micro_batches=4 pp=2 tp=2 dp=2
 llama (... M parameters) on 8 x H100-SXM-80GB (dgx_h100)
 pp 2, tp 2, dp 2, micro-batch 1 x 4, sequence 2000, bf16, 1f1b, stack plain

@@ -129,9 +129,7 @@ describe("a ledger", function()
     local pick = generator(3)
     for _ = 1, 20 do
       local m = random_run(pick)
-      for name in pairs(m) do
-        if name:match("^p_") then m[name] = 1.0 end
-      end
+      for name in pairs(m) do if name:match("^p_") then m[name] = 1.0 end end
       local got = describe_run(m):totals()
       assert.is_true(got.flop_forward > 0)
       for _, name in ipairs { "tx_forward", "rx_forward", "tx_backward", "rx_backward" } do

@@ -33,9 +33,7 @@ describe("reference.json", function()
   end)
 
   local function entry_of(name)
-    for _, entry in ipairs(values.traces) do
-      if entry.folder == name then return entry end
-    end
+    for _, entry in ipairs(values.traces) do if entry.folder == name then return entry end end
   end
 
   local function rounded(ns) return ns // 1000 + 0.0 + (ns % 1000) / 1000 end

@@ -461,8 +461,6 @@ describe("a user's cluster", function()
     c = valid()
     c.links = {}
     assert.matches("links: missing field 'intra'", raised(cluster_module.get, c), 1, true)
-    assert.matches("unknown cluster 'perlmuter'; did you mean 'perlmutter'",
-      raised(cluster_module.get, "perlmuter"), 1, true)
     assert.matches("cannot read cluster file", raised(cluster_module.get, "/nowhere/x.lua"), 1, true)
   end)
 

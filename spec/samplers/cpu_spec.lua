@@ -99,9 +99,7 @@ describe("the CPU kernels", function()
     local forward, f = operands(kind, "forward", d, 5)
     cpu.run(kind, "forward", d, forward)
     local backward, b = operands(kind, "backward", d, 5)
-    for name, t in pairs(b) do
-      if f[name] and name ~= gradient_in then t:copy(f[name]) end
-    end
+    for name, t in pairs(b) do if f[name] and name ~= gradient_in then t:copy(f[name]) end end
     local weight
     if gradient_in then
       weight = sample.tensor(#f[output])

@@ -578,9 +578,7 @@ describe("modules of selective recomputation", function()
       return estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", plan = plan }
     end
     local function seconds(e, name)
-      for _, line in ipairs(e.collectives) do
-        if line.name == name then return line.seconds end
-      end
+      for _, line in ipairs(e.collectives) do if line.name == name then return line.seconds end end
     end
     local modules = { "moe" }
     local once, twice = run(4), run(4, modules)

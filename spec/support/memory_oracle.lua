@@ -94,9 +94,7 @@ end
 local function split(layers, slices)
   local list, left = {}, layers % slices
   for v = 1, slices do list[v] = layers // slices end
-  for v = 2, slices - 1 do
-    if left > 0 then list[v], left = list[v] + 1, left - 1 end
-  end
+  for v = 2, slices - 1 do if left > 0 then list[v], left = list[v] + 1, left - 1 end end
   list[1] = list[1] + left
   return list
 end

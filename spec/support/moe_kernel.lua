@@ -56,9 +56,7 @@ local function skewed(x, alpha, own)
     local load = new_load()
     local counts, first, after = drawn(x, alpha, own, state)
     state = after
-    for i = first, first + own - 1 do
-      if counts[i] > 0 then add_expert(load, counts[i]) end
-    end
+    for i = first, first + own - 1 do if counts[i] > 0 then add_expert(load, counts[i]) end end
     if load.used == 0 then add_expert(load, 1) end
     for name, value in pairs(load) do mean[name] = mean[name] + value / draws end
   end

@@ -42,9 +42,7 @@ local function holder(s, chunk, slice)
   local each = s.chunks // s.ways
   local first = (chunk - 1) // each * each + 1
   for c = first, first + each - 1 do
-    for stage = 1, s.stages do
-      if s.slice[stage][c] == slice then return stage, c end
-    end
+    for stage = 1, s.stages do if s.slice[stage][c] == slice then return stage, c end end
   end
 end
 

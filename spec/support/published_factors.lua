@@ -42,9 +42,7 @@ end
 local function on(...)
   local patterns = { ... }
   return function(row)
-    for _, pattern in ipairs(patterns) do
-      if row.device:find(pattern) then return true end
-    end
+    for _, pattern in ipairs(patterns) do if row.device:find(pattern) then return true end end
     return false
   end
 end

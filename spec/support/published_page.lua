@@ -100,9 +100,7 @@ function page.write(path, results, asked)
   local out = { intro:format(os.date "!%Y-%m-%d", command "git rev-parse --short HEAD" or "unknown") }
   for _, title in ipairs(titles) do
     out[#out + 1] = ("## %s\n\n%s"):format(title[2], head)
-    for _, f in ipairs(results.groups) do
-      if f.kind == title[1] then out[#out + 1] = line(f) end
-    end
+    for _, f in ipairs(results.groups) do if f.kind == title[1] then out[#out + 1] = line(f) end end
     out[#out + 1] = ""
   end
   out[#out + 1] = planner .. head

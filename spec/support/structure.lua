@@ -164,9 +164,7 @@ function structure.cycles(graph)
     end
     if low[name] == index[name] then close_component(name) end
   end
-  for name in pairs(graph) do
-    if not index[name] then visit(name) end
-  end
+  for name in pairs(graph) do if not index[name] then visit(name) end end
   table.sort(found)
   return found
 end

@@ -44,9 +44,7 @@ describe("ett.bulk", function()
         local stop = math.max(p[1], p[2]) -- a row that ends before its call starts counts nowhere
         from, to, waiting = math.min(from, p[1]), math.max(to, stop), waiting + stop - p[1]
         local depth = 0
-        for _, q in ipairs(points) do
-          if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end
-        end
+        for _, q in ipairs(points) do if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end end
         most = math.max(most, depth)
       end
       near({ queue_mean = waiting / (to - from), queue_most = most }, found)

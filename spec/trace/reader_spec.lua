@@ -28,9 +28,7 @@ local function codes(t)
 end
 
 local function warning(t, code)
-  for _, w in ipairs(t.warnings) do
-    if w.code == code then return w end
-  end
+  for _, w in ipairs(t.warnings) do if w.code == code then return w end end
 end
 
 --- Every row of a trace as text, for comparing.

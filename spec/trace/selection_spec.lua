@@ -36,9 +36,7 @@ end
 
 local function keep(rows, test)
   local out = {}
-  for i, r in ipairs(rows) do
-    if test(r) then out[#out + 1] = i end
-  end
+  for i, r in ipairs(rows) do if test(r) then out[#out + 1] = i end end
   return out
 end
 

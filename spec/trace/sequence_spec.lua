@@ -28,9 +28,7 @@ end
 
 local function kept(list, keep)
   local out = {}
-  for _, each in ipairs(list) do
-    if keep[each.sort] then out[#out + 1] = each end
-  end
+  for _, each in ipairs(list) do if keep[each.sort] then out[#out + 1] = each end end
   return out
 end
 

@@ -100,9 +100,7 @@ local function is_file(path) return require("lfs").attributes(path, "mode") == "
 -- Whether a root is a folder of the user, where description files may also lie at the top level.
 local function is_own(root)
   if root == script_folder then return true end
-  for _, folder in ipairs(given_folders) do
-    if folder == root then return true end
-  end
+  for _, folder in ipairs(given_folders) do if folder == root then return true end end
   return false
 end
 
@@ -134,9 +132,7 @@ function find.path(kind, name)
   local function exists(path) return path ~= script_path and is_file(path) end
   local at_top
   for _, root in ipairs(find.roots()) do
-    for _, path in ipairs(candidates(root, kind, name)) do
-      if exists(path) then return path end
-    end
+    for _, path in ipairs(candidates(root, kind, name)) do if exists(path) then return path end end
     for _, path in ipairs(is_own(root) and at_top_of(root, kind, name) or {}) do
       local found = exists(path)
       if found and not kept[kind] then return path end

@@ -43,9 +43,7 @@ end
 function folder.names(path, pattern)
   local lfs, names = require "lfs", {}
   if lfs.attributes(path, "mode") ~= "directory" then return names end
-  for name in lfs.dir(path) do
-    if name:match(pattern) then names[#names + 1] = name end
-  end
+  for name in lfs.dir(path) do if name:match(pattern) then names[#names + 1] = name end end
   table.sort(names)
   return names
 end

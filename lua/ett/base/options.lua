@@ -107,9 +107,7 @@ function options.key(option) return (option[1]:gsub("%-", "_")) end
 local function is_flag(option) return #option == 2 end
 
 local function declared(command, name)
-  for _, option in ipairs(command.options or {}) do
-    if option[1] == name then return true end
-  end
+  for _, option in ipairs(command.options or {}) do if option[1] == name then return true end end
   return false
 end
 
@@ -140,9 +138,7 @@ end
 --- Converts the text of an option: its value, or nil and a message.
 local function read(option, text)
   if option.choices then
-    for _, choice in ipairs(option.choices) do
-      if choice == text then return text end
-    end
+    for _, choice in ipairs(option.choices) do if choice == text then return text end end
     return nil, error_module.message("option '--%s' must be one of %s, got '%s'%s", option[1],
       table.concat(option.choices, ", "), text, error_module.suggestion(text, option.choices))
   end

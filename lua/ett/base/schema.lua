@@ -166,9 +166,7 @@ function schema.optional(rule)
 end
 
 local function contains(list, value)
-  for i = 1, #list do
-    if list[i] == value then return true end
-  end
+  for i = 1, #list do if list[i] == value then return true end end
   return false
 end
 

@@ -108,9 +108,7 @@ end
 function completion.names(text, env)
   local set, start = candidates(text, env)
   local names = {}
-  for name in pairs(set) do
-    if name:sub(1, #start) == start then names[#names + 1] = name end
-  end
+  for name in pairs(set) do if name:sub(1, #start) == start then names[#names + 1] = name end end
   table.sort(names)
   return names, #start
 end

@@ -11,9 +11,7 @@ local labels = { boundary = "boundary", sustained_dp = "sustained, with reductio
 --- Names of phases in execution order.
 function figures.phase_names(phases)
   local names = {}
-  for _, name in ipairs(order) do
-    if phases[name] then names[#names + 1] = name end
-  end
+  for _, name in ipairs(order) do if phases[name] then names[#names + 1] = name end end
   return names
 end
 

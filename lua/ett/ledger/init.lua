@@ -408,9 +408,7 @@ function Ledger:meter(name, multiplier, fn)
 end
 
 local function set_counts(row, values, factor)
-  for i, name in ipairs(counts) do
-    if values[i] then row[name] = values[i] * factor end
-  end
+  for i, name in ipairs(counts) do if values[i] then row[name] = values[i] * factor end end
   return row
 end
 

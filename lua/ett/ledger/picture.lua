@@ -106,9 +106,7 @@ function scene:frame(index)
 end
 
 function scene.say(f, text)
-  for _, word in ipairs(f.words) do
-    if word == text then return end
-  end
+  for _, word in ipairs(f.words) do if word == text then return end end
   f.words[#f.words + 1] = text
 end
 
@@ -320,9 +318,7 @@ function picture.build(given)
   for _, f in ipairs(self.frames) do
     f.text = #f.words > 0 and table.concat(f.words, "; ") or "pipeline waits"
     f.words = nil
-    for _, list in ipairs { "come", "gone", "flash" } do
-      if #f[list] == 0 then f[list] = nil end
-    end
+    for _, list in ipairs { "come", "gone", "flash" } do if #f[list] == 0 then f[list] = nil end end
   end
   return { boxes = self.boxes, frames = self.frames, size = self.size, settings = self.o }
 end

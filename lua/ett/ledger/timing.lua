@@ -22,12 +22,8 @@ local function placement(L, order, node_chips)
     span = span * degree[name]
     places[name] = { span = span, degree = degree[name], link = span <= node_chips and "intra" or "inter" }
   end
-  for _, name in ipairs(order) do
-    if degree[name] then place(name) end
-  end
-  for _, axis in ipairs(L:axes()) do
-    if not seen[axis.name] then place(axis.name) end
-  end
+  for _, name in ipairs(order) do if degree[name] then place(name) end end
+  for _, axis in ipairs(L:axes()) do if not seen[axis.name] then place(axis.name) end end
   return places
 end
 

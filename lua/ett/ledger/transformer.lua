@@ -67,9 +67,7 @@ function transformer.nearest_batches(m, least)
   local deep = m.p_pipe > 1 and 4 * m.p_pipe or 1
   local function passes(b)
     if b < 1 or b * m.seq_len / m.num_experts > 4096 * 2048 then return false end
-    for size = least, b // deep, m.p_data do
-      if b % size == 0 then return true end
-    end
+    for size = least, b // deep, m.p_data do if b % size == 0 then return true end end
     return false
   end
   local found = {}

@@ -29,9 +29,7 @@ end
 
 local function listed(found, top)
   local list = {}
-  for _, row in pairs(found) do
-    if next(row.counters) then list[#list + 1] = row end
-  end
+  for _, row in pairs(found) do if next(row.counters) then list[#list + 1] = row end end
   table.sort(list, by(function(row) return -(row.flops or 0) end, "-count", "name"))
   local out = {}
   for i = 1, math.min(#list, top) do

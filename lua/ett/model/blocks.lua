@@ -294,9 +294,7 @@ local function made_of(h, kind, of, own, ops_of)
   if not (of or own) then return ops_of(kind, h) end
   local seen = setmetatable(merged(of and layer_kinds[of].fields, own), { __index = h })
   local ops, with = ops_of(kind, seen), {}
-  for key, value in pairs(own or {}) do
-    if not block_fields[key] then with[key] = value end
-  end
+  for key, value in pairs(own or {}) do if not block_fields[key] then with[key] = value end end
   return next(with) and blocks.with(ops, with) or ops
 end
 

@@ -52,9 +52,7 @@ local returned = { flops = "nonnegative", instructions = "nonnegative", bytes = 
 --- The default dimensions of a kernel: the numbers of its shape.
 local function numbers_of(s)
   local numbers = {}
-  for name, value in pairs(s) do
-    if type(value) == "number" then numbers[name] = value end
-  end
+  for name, value in pairs(s) do if type(value) == "number" then numbers[name] = value end end
   return numbers
 end
 
@@ -131,9 +129,7 @@ operator.configuration = {}
 
 -- Text on a field that configurations never have: the nearest field, or "".
 local function nearest_field(field, c)
-  for _, rules in pairs(operator.configuration) do
-    if rules[field] then return "" end
-  end
+  for _, rules in pairs(operator.configuration) do if rules[field] then return "" end end
   return error_module.suggestion(field, schema.keys(c))
 end
 

@@ -67,9 +67,7 @@ extern "C" __global__ void NAME_weights(const T *x, const T *dy, @{const float *
 --- The kernel arguments of a norm. Arguments marked true are dropped unless the norm is centred.
 local function only(centred, list)
   local kept = {}
-  for _, item in ipairs(list) do
-    if centred or not item[2] then kept[#kept + 1] = item[1] end
-  end
+  for _, item in ipairs(list) do if centred or not item[2] then kept[#kept + 1] = item[1] end end
   return kept
 end
 

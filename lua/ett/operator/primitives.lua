@@ -32,9 +32,7 @@ end
 local function count_of(op, given)
   local count, named = 1, {}
   if type(given) ~= "table" then check(op, "tensor", given) end
-  for key, value in pairs(given) do
-    if math.type(key) ~= "integer" then named[key] = value end
-  end
+  for key, value in pairs(given) do if math.type(key) ~= "integer" then named[key] = value end end
   check(op, "tensor", named)
   if #given == 0 then raise(op, "tensor", "give its dimensions: k.tensor { rows, columns }") end
   for i, size in ipairs(given) do

@@ -39,9 +39,7 @@ function ranks.fault(order)
     end
     seen[axis] = true
   end
-  for _, axis in ipairs(ranks.axes) do
-    if not seen[axis] then missing[#missing + 1] = axis end
-  end
+  for _, axis in ipairs(ranks.axes) do if not seen[axis] then missing[#missing + 1] = axis end end
   if #missing == 0 then return nil end
   return ("%s %s missing; an order must name every axis with more than one rank, like %s"):format(
     table.concat(missing, ", "), #missing == 1 and "is" or "are", ranks.default)

@@ -398,7 +398,7 @@ local function predictions(p, add)
     add("mtp_slice = %d: split must have no layers behind that slice, got %d", slice, behind)
   end
   if schedules.ways(p.schedule) > 1 then
-    add("mtp_slice = %d: schedule = '%s' has two ways; its layers of multi-token prediction are on slice %d", slice,
+    add("mtp_slice = %d: schedule = '%s' is bidirectional; its layers of multi-token prediction are on slice %d", slice,
       p.schedule, slices)
   end
 end

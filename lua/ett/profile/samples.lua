@@ -34,9 +34,7 @@ local required = { gemm = { "m", "n", "k" }, bmm = { "m", "n", "k" },
 -- The first required dimension that is missing, or nil.
 local function missing(k, family)
   local names = required[family]
-  for i = 1, names and #names or 0 do
-    if type(k[names[i]]) ~= "number" then return names[i] end
-  end
+  for i = 1, names and #names or 0 do if type(k[names[i]]) ~= "number" then return names[i] end end
 end
 
 -- Sorted names of the numbers of a kernel_shape.

@@ -48,9 +48,7 @@ local function read(path)
 end
 
 local function before(a, b)
-  for i = 1, math.min(#a, #b) do
-    if a[i] ~= b[i] then return a[i] < b[i] end
-  end
+  for i = 1, math.min(#a, #b) do if a[i] ~= b[i] then return a[i] < b[i] end end
   return #a < #b
 end
 

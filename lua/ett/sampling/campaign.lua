@@ -35,9 +35,7 @@ local sample_schema = {
 }
 
 local function contains(list, name)
-  for _, entry in ipairs(list) do
-    if entry == name then return true end
-  end
+  for _, entry in ipairs(list) do if entry == name then return true end end
   return false
 end
 
@@ -165,9 +163,7 @@ local function share_precision(a, b, default)
     local given = target.precision or default
     return type(given) == "table" and given or { given }
   end
-  for _, name in ipairs(names(a)) do
-    if contains(names(b), name) then return true end
-  end
+  for _, name in ipairs(names(a)) do if contains(names(b), name) then return true end end
   return false
 end
 

@@ -97,9 +97,7 @@ local function in_order(jobs, share)
 end
 
 local function only_operators(given)
-  for _, target in ipairs(given.targets) do
-    if target.kind ~= "operator" then return false end
-  end
+  for _, target in ipairs(given.targets) do if target.kind ~= "operator" then return false end end
   return true
 end
 

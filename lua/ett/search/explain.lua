@@ -54,9 +54,7 @@ end
 
 local function next_values(list, value)
   local found = {}
-  for i, v in ipairs(list) do
-    if v == value then found = { list[i - 1], list[i + 1] } end
-  end
+  for i, v in ipairs(list) do if v == value then found = { list[i - 1], list[i + 1] } end end
   return found
 end
 

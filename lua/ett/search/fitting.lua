@@ -57,9 +57,7 @@ end
 -- A plan with changed fields.
 local function changed(plan, change)
   local q = merged(plan, change)
-  for name, value in pairs(change) do
-    if value == false then q[name] = nil end
-  end
+  for name, value in pairs(change) do if value == false then q[name] = nil end end
   return q
 end
 

@@ -50,9 +50,7 @@ table.move(row_args, 1, #row_args, #collective.args + 1, collective.args)
 
 local function first_type(text)
   if type(text) ~= "string" then return nil end
-  for word in text:gmatch('"([^"]*)"') do
-    if comm.dtype_bytes(word) then return word end
-  end
+  for word in text:gmatch('"([^"]*)"') do if comm.dtype_bytes(word) then return word end end
   return nil
 end
 

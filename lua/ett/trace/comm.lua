@@ -60,9 +60,7 @@ function comm.add(library) table.insert(comm.libraries(), checked(library, "ett.
 
 --- Whether a name matches one of some patterns.
 function comm.any_found(name, patterns)
-  for _, pattern in ipairs(patterns) do
-    if name:find(pattern) then return true end
-  end
+  for _, pattern in ipairs(patterns) do if name:find(pattern) then return true end end
   return false
 end
 
@@ -130,9 +128,7 @@ local words = {
 function comm.kind_of(text)
   if type(text) ~= "string" then return nil end
   local plain = text:lower():gsub("[^%w]", "")
-  for _, word in ipairs(words) do
-    if plain:find(word[1], 1, true) then return word[2] end
-  end
+  for _, word in ipairs(words) do if plain:find(word[1], 1, true) then return word[2] end end
   return nil
 end
 

@@ -106,9 +106,7 @@ local function array_lines(rows)
     return { table.concat(words, ", ") .. (#rows > 24 and (", … (%d)"):format(#rows) or "") }
   end
   local first
-  for _, name in ipairs(leading) do
-    if rows[1][name] ~= nil then first = first or name end
-  end
+  for _, name in ipairs(leading) do if rows[1][name] ~= nil then first = first or name end end
   return text.table(columns_of(rows, first), rows, inner_indent)
 end
 

@@ -210,9 +210,7 @@ local function on_cluster(opts, fixed)
     chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
     latency_seconds = chip.latency_seconds, node_latency_seconds = chip.node_latency_seconds,
     chip_dollars_per_hour = chip.dollars_per_hour }
-  for name, value in pairs(facts) do
-    if fixed[name] == nil then fixed[name] = value end
-  end
+  for name, value in pairs(facts) do if fixed[name] == nil then fixed[name] = value end end
   return fixed, given or chip.dollars_per_hour and (chip.price_source or "of the cluster")
     or ("assumed: the cluster '%s' has no price"):format(chip.cluster)
 end

@@ -6,9 +6,7 @@ local function forget(loaded_before, globals_before)
   for name in pairs(package.loaded) do
     if not loaded_before[name] and not name:match("^ett%.") then package.loaded[name] = nil end
   end
-  for name in pairs(_G) do
-    if not globals_before[name] then _G[name] = nil end
-  end
+  for name in pairs(_G) do if not globals_before[name] then _G[name] = nil end end
 end
 
 local function keys(t)

@@ -393,9 +393,7 @@ local function refuse_unread(opts, chosen)
     read.n_chips = read.n_chips or metric.args ~= nil
     for _, name in ipairs(metric.options or {}) do read[name] = true end
   end
-  for _, name in ipairs(metric_options) do
-    if not read[name] then unread[#unread + 1] = name end
-  end
+  for _, name in ipairs(metric_options) do if not read[name] then unread[#unread + 1] = name end end
   refuse(opts, unread, "trace: --%s has no effect on %s", table.concat(names, ", "))
 end
 

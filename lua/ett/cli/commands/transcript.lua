@@ -9,9 +9,7 @@ end
 local function lines_match(expected, i, actual, j)
   while i <= #expected do
     if expected[i] == "..." then
-      for k = j, #actual + 1 do
-        if lines_match(expected, i + 1, actual, k) then return true end
-      end
+      for k = j, #actual + 1 do if lines_match(expected, i + 1, actual, k) then return true end end
       return false
     end
     if j > #actual or not matches(expected[i], actual[j]) then return false end

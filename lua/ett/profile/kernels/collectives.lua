@@ -44,9 +44,7 @@ function collectives.fit(rows)
 end
 
 local function is_rising(curve)
-  for i = 4, #curve, 2 do
-    if curve[i] < curve[i - 2] then return false end
-  end
+  for i = 4, #curve, 2 do if curve[i] < curve[i - 2] then return false end end
   return true
 end
 
@@ -121,9 +119,7 @@ end
 -- The curve of the next smaller number of GPUs, and that number; nil if there is none.
 local function fewer(by_gpus, gpus)
   local best
-  for n in pairs(by_gpus) do
-    if n < gpus and (not best or n > best) then best = n end
-  end
+  for n in pairs(by_gpus) do if n < gpus and (not best or n > best) then best = n end end
   return best and by_gpus[best], best
 end
 

@@ -467,9 +467,7 @@ local stream_fields = { moved = { "nonnegative", optional = true, most = 1e9 }, 
 -- Raises if a law has an unknown or wrong field, or no stream. ett.comm checks the bandwidths.
 local function check_law(model, law)
   local own = {}
-  for key, value in pairs(law) do
-    if math_type(key) ~= "integer" then own[key] = value end
-  end
+  for key, value in pairs(law) do if math_type(key) ~= "integer" then own[key] = value end end
   local found = schema.violations(own, law_fields)
   if #law == 0 then found[#found + 1] = "has no stream" end
   for i, stream in ipairs(law) do
@@ -605,9 +603,7 @@ end
 
 -- Whether the models read the cluster's curves, if it has some. A user's model may ignore them.
 local function by_curves(known)
-  for i = 1, #known.foreign do
-    if not known.foreign[i].by_curve then return false end
-  end
+  for i = 1, #known.foreign do if not known.foreign[i].by_curve then return false end end
   return true
 end
 

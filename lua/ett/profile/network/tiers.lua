@@ -209,9 +209,7 @@ end
 
 --- The index of the tier whose units are nodes; nil if there is none.
 function tiers.node(list, gpus_per_node)
-  for k, tier in ipairs(list) do
-    if tier.size == gpus_per_node then return k end
-  end
+  for k, tier in ipairs(list) do if tier.size == gpus_per_node then return k end end
 end
 
 -- Bytes/s of two cards of 800 Gbit/s: no device has faster ones.

@@ -34,9 +34,7 @@ local function waits_of(view)
         local mine = waits[member.lane] or {}
         waits[member.lane] = mine
         local starts, ticks = each.result.matches:waits(r)
-        for i, wait in ipairs(ticks) do
-          if wait > 0 then mine[starts[i]] = wait end
-        end
+        for i, wait in ipairs(ticks) do if wait > 0 then mine[starts[i]] = wait end end
       end
     end
   end
