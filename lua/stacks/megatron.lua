@@ -12,7 +12,7 @@ return {
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp
   -- Transformer Engine runs flash-attn's kernel in place of cuDNN's with NVTE_FUSED_ATTN=0 (--attention-backend flash).
   other_attention = "flash2",
-  attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
+  attention = "cudnn", grouped = "streams", norm = "te", cross_entropy = "fused",
   -- arguments.py: --cuda-graph-impl is none. With experts these modules can be graphs (transformer_config.py).
   other_graphs = "attn+moe_router+moe_preprocess",
   mamba = "joint", -- mamba_mixer.py, _ssm_training

@@ -7,7 +7,7 @@ return {
   overlap_sends = true, overlapped_sends = "interleaved", -- as in megatron.lua
   cp_method = "ring", pipeline_schedules = "1f1b interleaved", -- as in megatron.lua
   attention = "cudnn", other_attention = "flash2", -- as in megatron.lua
-  grouped = "streams", norm = "fused", cross_entropy = "fused",
+  grouped = "streams", norm = "te", cross_entropy = "fused",
   mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = "all", -- Transformer Engine quantises before it gathers
   gathers_mxfp8 = true, -- fsdp/src/megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer

@@ -928,6 +928,19 @@ describe("norms", function()
     end
   end)
 
+  it("of Transformer Engine sum the weights' gradients of heads in a slow second kernel", function()
+    local function added(rows, width, gainless)
+      local x = { rows = rows, width = width, bytes = 6.0 * rows * width, gainless = gainless }
+      return 1e6 * (norm.seconds(device, "te", "backward", x) - norm.seconds(device, "fused", "backward", x))
+    end
+    assert.near(75.1, added(16 * 8192, 128), 2) -- as measured on H200, with any number of heads
+    assert.near(75.1, added(8 * 8192, 128), 2)
+    assert.near(46, added(4096, 128), 2)
+    assert.equal(0, added(8192, 4096))
+    assert.equal(0, added(8 * 8192, 128, 1))
+    assert.equal(microseconds("fused", "forward", 65536, 128), microseconds("te", "forward", 65536, 128))
+  end)
+
   it("depend only on memory bandwidth on chips with a few large cores", function()
     local tpu = device_module.get "tpu_v5p"
     local bytes = 4.0 * 8192 * 8192

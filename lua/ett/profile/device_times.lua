@@ -349,7 +349,8 @@ local function streamed_seconds(self, op, shape, dtype, pass)
   local fresh = pass == "forward" and op.family ~= "optimizer" and op.family ~= "embedding"
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
   local of_norm = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
-    { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
+    { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred,
+      gainless = shape.gainless, fresh = fresh and not self.burst })
   if of_norm then return of_norm end
   local gather_share = op.gathers and self.device.gather_share
   if gather_share then

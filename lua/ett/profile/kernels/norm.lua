@@ -5,6 +5,9 @@
 -- Two limits apply to a kernel: memory bandwidth and the throughput of a multiprocessor. A backward pass runs a second
 -- kernel, which sums the gradients of the weights over all rows.
 --   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
+--   te         Transformer Engine's: as fused. For heads (at most 128 columns) its kernel for any width stores a
+--              partial gradient of the weights per block of four rows, and a second kernel sums these in four loops
+--              (common/normalization/rmsnorm/rmsnorm_bwd_semi_cuda_kernel.cu, WARPS_M and WARPS_M_FINAL)
 --   fused_fp32 the same after a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient in
 --              fp32, then a cast of the gradient) instead of 6
 --   composite  an RMS norm of single PyTorch operators in fp32 (Transformers' LlamaRMSNorm; PyTorch's own before 2.9):
@@ -47,10 +50,16 @@ local function sum_of_rows(device, kernel, k, x, bytes)
   return both(streaming.seconds(device, bytes, k.share[kernel], nil, x.bytes), busy, k)
 end
 
+-- Seconds of Transformer Engine's sum of the partial gradients of a head's weights.
+local function sum_of_parts(count, rows, k)
+  return k.head_start + k.head_step * min(ceil(rows / 4), k.head_blocks * count) / 4
+end
+
 --- Seconds of a pass.
 ---@param device ett.Device
----@param kernel string "fused", "fused_fp32", "cudnn", "torch", "compiled" or "composite"
----@param x table { rows, width, bytes (read and written once), centred?, fresh? (the kernel before wrote the input) }
+---@param kernel string "fused", "te", "fused_fp32", "cudnn", "torch", "compiled" or "composite"
+---@param x table { rows, width, bytes (read and written once), centred?, fresh? (the kernel before wrote the input),
+---gainless? (without weights) }
 ---@param k table? constants, in_step.norm
 function norm.seconds(device, kernel, pass, x, k)
   k = k or constants
@@ -61,6 +70,8 @@ function norm.seconds(device, kernel, pass, x, k)
     kernel = x.centred and "torch" or "fused"
     bytes = x.centred and bytes or bytes * (backward and 72 / 6 or 36 / 4)
   end
+  local parts = kernel == "te" and backward and not x.gainless and x.width <= 128
+  if kernel == "te" then kernel = "fused" end
   if kernel == "fused_fp32" then kernel, bytes = "fused", bytes * (backward and 16 / 6 or 12 / 4) end
   local start = k.start + (backward and k.second or 0.0)
   local share = k.share[kernel] or k.share.fused
@@ -71,6 +82,7 @@ function norm.seconds(device, kernel, pass, x, k)
   if x.fresh and bytes == x.bytes then rate = bytes / streaming.seconds(device, bytes, share) end
   if kernel == "fused" or kernel == "cudnn" then
     local seconds = start + both(bytes / rate, k.row.fused * rows / count, k)
+      + (parts and sum_of_parts(count, rows, constants) or 0.0)
     return kernel == "cudnn" and x.centred and backward and k.centred_backward * seconds or seconds
   end
   -- A multiprocessor moves the bytes of both reads and of the write. Computing mean and variance in a single read
