@@ -860,6 +860,7 @@ ARGS:
     end
     for flags, expected in pairs { [""] = ":cross_entropy=megatron",
       ["--cross-entropy-loss-fusion"] = ":cross_entropy=native",
+      ["--no-bias-swiglu-fusion"] = ":cross_entropy=megatron:gated_mlp=3.1",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"] = "",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = ":graphs",
       ["--fp8-format hybrid --fp8-param-gather"] = ":cross_entropy=megatron:quantised_weights=only",
@@ -2012,6 +2013,10 @@ optimizer:
     assert.matches(":quantised_weights=single", read(text .. single, { dp = 8 }, nil, ".yaml").plan.stack, 1, true)
     assert.matches("disable_parameter_transpose_cache without fp8_params is not modelled",
       table.concat(read(text .. single:gsub("fp8_params: true\n", ""), { dp = 8 }, nil, ".yaml").model.notes), 1, true)
+    for value, wanted in pairs { ["false"] = ":gated_mlp=3.1", ["true"] = "" } do
+      local own = text:gsub("  wgrad", ("  bias_activation_fusion: %s\n  wgrad"):format(value))
+      assert.equal("megatron" .. wanted, read(own .. "bf16: true\n", { dp = 8 }, nil, ".yaml").plan.stack)
+    end
     local run = read(text .. "mixed_precision: bf16_mixed\n", { dp = 8 }, nil, ".yaml")
     local p, h = run.plan, run.model.hyper
     assert.same({ 3, 4, 4, 5 }, p.split)

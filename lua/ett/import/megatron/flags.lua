@@ -47,13 +47,14 @@ flags.switches = set [[
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
-  fp8-param-gather fp8-dot-product-attention disable-parameter-transpose-cache optimizer-cpu-offload embed-layernorm]]
+  no-bias-swiglu-fusion fp8-param-gather fp8-dot-product-attention disable-parameter-transpose-cache
+  optimizer-cpu-offload embed-layernorm]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[
   pipeline-model-parallel-split-rank rampup-batch-size cpu-offloading-num-layers moe-input-jitter-eps
   delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion
-  no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
+  no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
   fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp

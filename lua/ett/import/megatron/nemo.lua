@@ -33,7 +33,7 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   hysteresis fp32_residual_connection fp16_lm_cross_entropy seed resume_from_checkpoint apex_transformer_log_level
   gradient_as_bucket_view sync_batch_comm fp8_margin fp8_interval fp8_amax_history_len fp8_amax_compute_algo
   fp8_wgrad use_emha reduce_amax ub_tp_comm_overlap_cfg use_flash_attention transformer_engine masked_softmax_fusion
-  bias_activation_fusion bias_dropout_add_fusion get_attention_mask_from_fusion apply_rope_fusion
+  bias_dropout_add_fusion get_attention_mask_from_fusion apply_rope_fusion
   grad_div_ar_fusion nsys_profile start_step end_step ranks gen_shape lr weight_decay betas warmup_steps constant_steps
   min_lr sched eps library type model merge_file vocab_file delimiter sentencepiece_legacy data_prefix index_mapping_dir
   data_impl splits_string skip_warmup num_workers dataloader_type reset_position_ids reset_attention_mask eod_mask_loss
@@ -171,6 +171,7 @@ end
 for key, flag in pairs { bias = "disable-bias-linear", add_bias_linear = "disable-bias-linear",
   grad_reduce_in_fp32 = "grad-reduce-in-bf16", overlap_p2p_comm = "no-overlap-p2p-communication",
   share_embeddings_and_output_weights = "untie-embeddings-and-output-weights",
+  bias_activation_fusion = "no-bias-swiglu-fusion",
   gradient_accumulation_fusion = "no-gradient-accumulation-fusion" } do
   special[key] = function(value) return value == false and { { flag } } or {} end
 end
