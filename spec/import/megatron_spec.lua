@@ -1975,8 +1975,14 @@ describe("Megatron-LM's defaults", function()
       local text = export.text("megatron", model, e.plan)
       assert.matches(wanted, text, 1, true)
       assert.matches('--window-size "(63,0)"', text, 1, true)
+      assert.is_nil(text:find("no-bias-swiglu-fusion", 1, true))
       assert.equal(64, read(text).model.hyper.window)
       assert.equal(stack ~= "megatron", plan_of(text).deduplicate_tokens)
+      plan.stack = stack .. ":gated_mlp=3.1"
+      local changed = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+      local apart = export.text("megatron", model, changed.plan)
+      assert.matches("--no-bias-swiglu-fusion\n", apart, 1, true)
+      assert.equal(plan.stack, plan_of(apart).stack)
     end
   end)
 end)

@@ -468,6 +468,7 @@ local function plan_flags(p, h, add, leave_out)
   local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
   add("cross-entropy-fusion-impl", loss == "fused" and "te")
+  add("no-bias-swiglu-fusion", h.gated_mlp and stack.gated_mlp > 1)
   graphs(p, h, stack, add, leave_out)
   precision(p, add, leave_out)
   if p.overlap_sends and p.schedule ~= "interleaved" then
