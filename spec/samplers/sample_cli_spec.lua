@@ -68,7 +68,7 @@ describe("ett sample", function()
     write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = { start = 1, stop = 40000 }, width = 64 } } } }\n")
     local text = command.shell(([[cd '%s'; env --default-signal=INT '%s/bin/ett' sample c.lua --out out --quiet & n=0
-      until grep -q '^9,64' out/*.csv 2>/dev/null || [ $n -gt 600 ]; do sleep 0.05; n=$((n + 1)); done
+      until grep -q '^9,64' out/*.csv 2>/dev/null || [ $n -gt 3000 ]; do sleep 0.05; n=$((n + 1)); done
       kill -INT $!; wait $!]]):format(folder, host.prefix))
     local path = text:match("(out/%S+%.csv): ")
     assert(path, text)
@@ -86,7 +86,7 @@ describe("ett sample", function()
       .. "cold_bytes = 1 << 20, samples = { { operator = 'spec_sleep', "
       .. "shapes = { microseconds = 20000, number = { start = 1, stop = 3 } } } } }\n")
     command.shell(([[cd '%s'; '%s/bin/ett' sample c.lua --out out --quiet & n=0
-      until [ "$(cat out/*.visits 2>/dev/null | wc -l)" -gt 10 ] || [ $n -gt 600 ]; do sleep 0.02; n=$((n + 1)); done
+      until [ "$(cat out/*.visits 2>/dev/null | wc -l)" -gt 10 ] || [ $n -gt 6000 ]; do sleep 0.02; n=$((n + 1)); done
       kill -KILL $!; wait $!]]):format(folder, host.prefix))
     local text = ended(0, run "sample c.lua --out out")
     local rate = tonumber(text:match "spec_sleep: 1/3  ([%d.]+) shapes/s")
@@ -125,7 +125,7 @@ describe("ett sample", function()
     it("--raw keeps every repeat behind a row, and goes on: " .. order, function()
       local turns = order:find "turns" and "interleave = true," or ""
       write("c.lua", "return { name = 'c', visits = 2, cold_bytes = 1 << 20, "
-        .. "min_repeats = 2, max_repeats = 4, " .. turns .. " samples = { "
+        .. "min_repeats = 30, max_repeats = 60, " .. turns .. " samples = { "
         .. "{ operator = 'gelu', shapes = { tokens = { 16, 32, 48 }, width = 8 } }, "
         .. "{ operator = 'optimizer', shapes = { params = { 100, 200 } } } } }\n")
       local sample_table = require "ett.samples.table"
@@ -145,7 +145,7 @@ describe("ett sample", function()
             for i, pass in ipairs(passes) do
               local mark_of = assert(repeats[pass], line)
               assert.equal(mark_of.key .. ",", line:sub(1, #mark_of.key + 1))
-              assert.is_true(#mark_of.seconds >= 2)
+              assert.is_true(#mark_of.seconds >= 2) -- of 30: a busy machine disturbs some
               local time = require("ett.sample").stats(mark_of.seconds).low * 1e6
               assert.near(columns[#columns - #passes + i], time, 1e-4 * time)
             end
