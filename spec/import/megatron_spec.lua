@@ -1176,6 +1176,18 @@ ARGS:
       .. "--decoder-last-pipeline-num-layers 7", { dp = 1 }).plan.split)
     assert.same({ 7, 8, 8, 8, 8, 8, 8, 7 }, read(flags:gsub("61", "62") .. "--account-for-embedding-in-pipeline-split "
       .. "--account-for-loss-in-pipeline-split", { dp = 1 }).plan.split)
+    assert.equal("FILE: --account-for-loss-in-pipeline-split: the 8 chunks of the pipeline must divide 62 layers (61 "
+      .. "of the model)", message(flags .. "--account-for-loss-in-pipeline-split", { dp = 1 }))
+  end)
+
+  it("of instances of the distributed optimizer shard over the ranks of an instance, and back", function()
+    local flags = small .. "--use-distributed-optimizer --num-distributed-optimizer-instances 4 "
+    assert.equal(4, read(flags, { dp = 16 }).plan.shard)
+    assert.equal("FILE: --num-distributed-optimizer-instances = 4 must divide the 6 data-parallel ranks",
+      message(flags, { dp = 6 }))
+    local lines, left_out = export_of { dp = 8, zero = 1, shard = 2, stack = "megatron" }
+    assert.matches("--num-distributed-optimizer-instances 4", lines, 1, true)
+    assert.same({}, left_out)
   end)
 end)
 
@@ -1903,7 +1915,7 @@ describe("Megatron-LM's defaults", function()
 
   it("of features that are switched off are not named as not modelled", function()
     local notes = read(small .. "--softmax-type vanilla --wgrad-deferral-limit 0 "
-      .. "--num-distributed-optimizer-instances 1", { dp = 1 }).model.notes
+      .. "--outer-dp-sharding-strategy no_shard", { dp = 1 }).model.notes
     assert.equal("2 flags have no effect on the step", notes[1])
     notes = read(small .. "--wgrad-deferral-limit 2", { dp = 1 }).model.notes
     assert.equal("flags that change the step and are not modelled: --wgrad-deferral-limit", notes[1])

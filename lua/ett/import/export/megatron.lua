@@ -387,6 +387,8 @@ local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 local function shards(p, add, leave_out)
   -- arguments.py: older releases also require the distributed optimizer with FSDP.
   add("use-distributed-optimizer", p.zero > 0)
+  local ranks = p.dp * p.cp
+  if p.zero > 0 and p.shard and p.shard < ranks then add("num-distributed-optimizer-instances", ranks // p.shard) end
   if p.zero > 1 then
     add("use-megatron-fsdp", true)
     add("data-parallel-sharding-strategy", sharding[p.zero])
@@ -482,7 +484,7 @@ local megatron = {}
 megatron.states = [[
   capacity_factor cp_ulysses deduplicate_tokens fused_accumulation interleave_group mtp_slice offload_optimizer
   overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layer_ids
-  recompute_layers recompute_method recompute_modules split vp]]
+  recompute_layers recompute_method recompute_modules shard split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

@@ -19,7 +19,8 @@ flags.values = set [[
   mamba-head-dim mamba-num-groups mamba-num-heads tensor-model-parallel-size pipeline-model-parallel-size
   context-parallel-size expert-model-parallel-size expert-tensor-parallel-size num-layers-per-virtual-pipeline-stage
   num-virtual-stages-per-pipeline-rank micro-batch-size global-batch-size recompute-granularity recompute-method
-  recompute-num-layers recompute-modules recompute-layer-ids data-parallel-sharding-strategy fp8-format fp8-recipe
+  recompute-num-layers recompute-modules recompute-layer-ids data-parallel-sharding-strategy
+  num-distributed-optimizer-instances fp8-format fp8-recipe
   fp4-format ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
   optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
@@ -54,7 +55,7 @@ flags.switches = set [[
 flags.unmodelled = set [[
   pipeline-model-parallel-split-rank rampup-batch-size cpu-offloading-num-layers moe-input-jitter-eps
   delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion
-  no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
+  no-bias-gelu-fusion no-bias-dropout-fusion outer-dp-sharding-strategy
   fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
@@ -68,7 +69,7 @@ flags.unmodelled = set [[
   moe-hybridep-num-sms moe-deepep-num-sms perform-rl-step]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
-local neutral = { ["num-distributed-optimizer-instances"] = "1",
+local neutral = { ["outer-dp-sharding-strategy"] = "no_shard",
   ["turbo-gemm-backend"] = "default", ["turbo-grouped-gemm-backend"] = "default" }
 
 --- Whether a value switches off a flag that is not modelled.

@@ -86,6 +86,17 @@ end
 
 local shards = { no_shard = 0, optim = 1, optim_grads = 2, optim_grads_params = 3 }
 
+--- Ranks of one instance of the distributed optimizer: instances are replicas (param_and_grad_buffer.py).
+local function set_instances(p, args)
+  local instances, ranks = args:number("num-distributed-optimizer-instances", 1), p.dp * p.cp
+  if instances == 1 or p.zero == 0 then return end
+  if instances < 1 or ranks % instances ~= 0 then
+    error_module.raise("format", "--num-distributed-optimizer-instances = %s must divide the %d data-parallel ranks",
+      tostring(instances), ranks)
+  end
+  p.shard = ranks // instances
+end
+
 local function set_sharding(p, args, given)
   p.zero = args:has "use-distributed-optimizer" and 1 or 0
   if args:has "use-megatron-fsdp" or args:has "use-custom-fsdp" then -- others do not read the strategy
@@ -108,6 +119,7 @@ local function set_sharding(p, args, given)
       args:note "--zero-stage 0 in bf16: DeepSpeed shards the optimizer states all the same, as zero=1"
     end
   end
+  set_instances(p, args)
   if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
@@ -231,6 +243,11 @@ local function split_of(p, args, layers)
   local slices, list = p.pp * p.vp, {}
   if slices < 1 or slices % 1 ~= 0 or slices > layers + 2 then return nil end -- the plan will be refused
   if embedding + loss > 0 then
+    if (layers + embedding + loss) % slices ~= 0 then -- transformer_block.py, get_num_layers_to_build
+      error_module.raise("format", "--account-for-%s-in-pipeline-split: the %d chunks of the pipeline must divide %d "
+        .. "layers (%d of the model)", embedding == 0 and "loss" or loss == 0 and "embedding"
+        or "embedding-in-pipeline-split and --account-for-loss", slices, layers + embedding + loss, layers)
+    end
     for i = 1, slices do list[i] = (layers + embedding + loss) // slices end
     list[1], list[slices] = list[1] - embedding, list[slices] - loss
     return list
@@ -524,7 +541,7 @@ return function(args, hyper, given, stack)
   -- Megatron's default bucket: the larger of 40 million elements and a million per replica.
   if args:has "deepspeed" then
     p.bucket_bytes = deepspeed.bucket_numbers * width
-  elseif p.overlap_gradients then
+  elseif p.overlap_gradients and p.zero < 3 then -- the messages of stage 3 are those of layers
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
   if stack == nil then stack = stack_of(args, p, sharded, hyper.experts ~= nil) end
