@@ -324,7 +324,7 @@ ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; 
 # The days of a run say when they leave out failures.
 
 $ ett predict --model llama3-8b --cluster dgx_h100 seq=8192 tp=8 micro_batches=4 --tokens 1e6 | grep -A1 '^run'
-run         1 M tokens in 0.00 days [0.00, 0.00] at 90 % (31 steps)
+run         1 M tokens in 0.0015... days [0.0011..., 0.0022...] at 90 % (31 steps)
             USD ..., 0.0003... MWh, 0.0001... t CO2
 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -A1 '^run'; done

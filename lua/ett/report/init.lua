@@ -161,27 +161,30 @@ local function in_unit(value)
   return 1, ""
 end
 
+-- A positive number with two decimals, or with three digits below 0.1.
+local function figure(value) return value < 0.1 and digits(value) or ("%.2f"):format(value) end
+
 --- Time, cost and energy of a run over `tokens` as rows of { name, text }; none if the plan states no tokens.
 function report.run(e)
   if not e.run_steps then return {} end
   local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
   local function range(value, unit) -- nothing for an estimate without its interval
     local each = value / unit / e.step_seconds
-    return e.low_seconds and (" [%.2f, %.2f]"):format(e.low_seconds * each, e.high_seconds * each) or ""
+    return e.low_seconds and (" [%s, %s]"):format(figure(e.low_seconds * each), figure(e.high_seconds * each)) or ""
   end
   local unit, suffix = in_unit(e.run_tokens)
   if not e.run_days then
     return { { "run", ("%s%s tokens never end: failures come before the next checkpoint"):format(
       digits(e.run_tokens / unit, 4), suffix) } }
   end
-  local rows = { { "run", ("%s%s tokens in %.2f days%s%s (%d step%s)"):format(
-    digits(e.run_tokens / unit, 4), suffix, e.run_days, unknown and " without failures" or "",
+  local rows = { { "run", ("%s%s tokens in %s days%s%s (%d step%s)"):format(
+    digits(e.run_tokens / unit, 4), suffix, figure(e.run_days), unknown and " without failures" or "",
     range(e.run_days, 1) .. (e.low_seconds and (" at %d %%"):format(e.interval_percent) or ""),
     e.run_steps, e.run_steps == 1 and "" or "s") } }
   local parts = { e.price_source and "price " .. e.price_source }
   if e.run_dollars then
     unit, suffix = in_unit(e.run_dollars)
-    parts[1] = ("USD %.2f%s%s"):format(e.run_dollars / unit, suffix, range(e.run_dollars, unit))
+    parts[1] = ("USD %s%s%s"):format(figure(e.run_dollars / unit), suffix, range(e.run_dollars, unit))
   end
   if e.run_kwh then
     parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))

@@ -49,7 +49,7 @@ end
 -- Title and text of a column: a function of a row, the search and the shown rows.
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
-  { "days", function(r) return r.run_days and ("%.2f"):format(r.run_days) end },
+  { "days", function(r) return r.run_days and (r.run_days < 0.01 and "%.3g" or "%.2f"):format(r.run_days) end },
   { "failures", function(r, s, rows)
     return unlike_days(s, rows) and (without_failures(s, r) and "ignored" or "counted") or nil
   end },
