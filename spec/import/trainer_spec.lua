@@ -1070,6 +1070,8 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 8, { "linear_qkv" } }, { plan.lora_rank, plan.lora_targets })
     assert.same({ "oft is modelled as LoRA of rank 8",
       "adapters of q_proj: ett counts k_proj and v_proj too" }, notes) -- stage pt packs sequences
+    plan = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: lora\nlora_target: qkv_proj,o_proj\n")
+    assert.matches("^transformers.*:separate_adapters=false$", plan.stack)
     plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
       .. "finetuning_type: full\noptim: lion_8bit\n")
     assert.same({ 1, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype })

@@ -25,6 +25,9 @@ local function expand(pattern, list)
   return list
 end
 
+-- Modules that compute all outputs of a product: one adapter.
+local whole = { qkv_proj = true, query_key_value = true, c_attn = true, W_pack = true, gate_up_proj = true }
+
 -- Modules that are one product of ett.
 local joined = { { "q_proj", "k_proj", "v_proj" }, { "gate_proj", "up_proj" } }
 
@@ -78,6 +81,12 @@ return function(p, config, given, program, model, note)
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
     expand(name, modules)
+  end
+  for _, name in ipairs(modules) do
+    if whole[name] then
+      p.stack = p.stack .. ":separate_adapters=false"
+      break
+    end
   end
   if linear or program == "factory" and not modules[1] then modules = { "all" } end
   if not modules[1] then modules = { "q_proj", "v_proj" } end -- PEFT's choice for most models
