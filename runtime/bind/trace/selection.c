@@ -314,34 +314,36 @@ static int by_key(const void *a, const void *b) {
   return x->group < y->group ? -1 : x->group > y->group;
 }
 
+enum { PERCENTS_MOST = 32 };
+
+/* Reads the option `percentiles`; returns their number. */
+static size_t get_percents(lua_State *L, double *percents) {
+  if (ett_lua_raw_field(L, 2, "percentiles") == LUA_TNIL)
+    return 0;
+  luaL_checktype(L, -1, LUA_TTABLE);
+  const size_t count = lua_rawlen(L, -1);
+  luaL_argcheck(L, count <= PERCENTS_MOST, 2, "at most 32 percentiles");
+  for (size_t i = 0; i < count; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    percents[i] = luaL_checknumber(L, -1);
+    if (!(percents[i] >= 0 && percents[i] <= 100))
+      luaL_error(L, "percentiles must be 0 to 100, got %f", percents[i]);
+    lua_pop(L, 1);
+  }
+  return count;
+}
+
 static int selection_stats(lua_State *L) {
   static const char *const orders[] = {"key", "total", "count", NULL};
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
-  lua_settop(L, 2);
-  if (lua_isnil(L, 2)) {
-    lua_newtable(L);
-    lua_replace(L, 2);
-  }
-  luaL_checktype(L, 2, LUA_TTABLE);
+  ett_lua_options(L);
   uint32_t n;
   ett_lua_raw_field(L, 2, "by"); /* 3 */
   ett_key *keys = ett_lua_keys(L, 3, x->t, &n);
   ett_lua_raw_field(L, 2, "order");
   int order = luaL_checkoption(L, -1, "key", orders);
-  double percents[32];
-  size_t percent_count = 0;
-  if (ett_lua_raw_field(L, 2, "percentiles") != LUA_TNIL) {
-    luaL_checktype(L, -1, LUA_TTABLE);
-    percent_count = lua_rawlen(L, -1);
-    luaL_argcheck(L, percent_count <= 32, 2, "at most 32 percentiles");
-    for (size_t i = 0; i < percent_count; i++) {
-      lua_rawgeti(L, -1, (lua_Integer)i + 1);
-      percents[i] = luaL_checknumber(L, -1);
-      if (!(percents[i] >= 0 && percents[i] <= 100))
-        luaL_error(L, "percentiles must be 0 to 100, got %f", percents[i]);
-      lua_pop(L, 1);
-    }
-  }
+  double percents[PERCENTS_MOST];
+  const size_t percent_count = get_percents(L, percents);
   ett_lua_raw_field(L, 2, "top");
   lua_Integer top = luaL_optinteger(L, -1, LUA_MAXINTEGER);
   ett_groups *g = new_groups(L);

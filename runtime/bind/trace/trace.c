@@ -200,17 +200,35 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
   return reader;
 }
 
+/* Reads the option `args`, each name once; the list anchors its strings. */
+static void get_args(lua_State *L, ett_trace_options *o) {
+  if (lua_getfield(L, 2, "args") == LUA_TNIL)
+    return;
+  luaL_checktype(L, -1, LUA_TTABLE);
+  const size_t n = lua_rawlen(L, -1);
+  const char **names = lua_newuserdatauv(L, (n + 1) * sizeof *names, 0);
+  uint32_t count = 0;
+  for (size_t i = 1; i <= n; i++) {
+    if (lua_rawgeti(L, -2, (lua_Integer)i) != LUA_TSTRING)
+      luaL_error(L, "option 'args' must hold names, got %s", luaL_typename(L, -1));
+    const char *name = lua_tostring(L, -1);
+    uint32_t k = 0;
+    while (k < count && strcmp(names[k], name) != 0)
+      k++;
+    if (k == count)
+      names[count++] = name;
+    lua_pop(L, 1);
+  }
+  o->args = names;
+  o->arg_count = count;
+}
+
 static int trace_open(lua_State *L) {
   static const char *const modes[] = {"auto", "torch", "tpu", "nsys", NULL};
   static const ett_trace_kind kinds[] = {ETT_TRACE_AUTO, ETT_TRACE_KINETO,
                                          ETT_TRACE_TPU_JSON, ETT_TRACE_NSYS};
   const char *path = luaL_checkstring(L, 1);
-  lua_settop(L, 2);
-  if (lua_isnil(L, 2)) {
-    lua_newtable(L);
-    lua_replace(L, 2);
-  }
-  luaL_checktype(L, 2, LUA_TTABLE);
+  ett_lua_options(L);
   static const char *const known[] = {"profile_mode", "args",        "threads",
                                       "flows",        "progress",    "scanner",
                                       "chunk_bytes",  "memory_bytes"};
@@ -239,25 +257,7 @@ static int trace_open(lua_State *L) {
   lua_Integer memory = ett_lua_integer_field(L, 2, "memory_bytes", 0);
   luaL_argcheck(L, memory >= 0, 2, "memory_bytes must not be negative");
   o.memory_bytes = (size_t)memory;
-  if (lua_getfield(L, 2, "args") != LUA_TNIL) {
-    luaL_checktype(L, -1, LUA_TTABLE);
-    const size_t n = lua_rawlen(L, -1);
-    const char **names = lua_newuserdatauv(L, (n + 1) * sizeof *names, 0);
-    uint32_t count = 0;
-    for (size_t i = 1; i <= n; i++) { /* the list anchors its strings */
-      if (lua_rawgeti(L, -2, (lua_Integer)i) != LUA_TSTRING)
-        luaL_error(L, "option 'args' must hold names, got %s", luaL_typename(L, -1));
-      const char *name = lua_tostring(L, -1);
-      uint32_t k = 0;
-      while (k < count && strcmp(names[k], name) != 0)
-        k++;
-      if (k == count)
-        names[count++] = name;
-      lua_pop(L, 1);
-    }
-    o.args = names;
-    o.arg_count = count;
-  }
+  get_args(L, &o);
   caller c = {.L = L};
   o.context = &c;
   o.nsys = nsys;

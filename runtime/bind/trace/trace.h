@@ -20,6 +20,16 @@ static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
   return ett_lua_box_check(L, index, ETT_LUA_TRACE, "trace");
 }
 
+/* Argument 2, the last one, is a table of options; none is an empty table. */
+static inline void ett_lua_options(lua_State *L) {
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) {
+    lua_newtable(L);
+    lua_replace(L, 2);
+  }
+  luaL_checktype(L, 2, LUA_TTABLE);
+}
+
 /* Pushes a field of the table at an index without metamethods, which could close the
  * trace in use; returns its type. All arguments of queries are read so. */
 static inline int ett_lua_raw_field(lua_State *L, int index, const char *name) {
