@@ -63,6 +63,9 @@ describe("LoRA", function()
   it("computes only the input gradient of a frozen product", function()
     local rank = 8
     local s = products.linear_proj
+    -- Model FLOPs of two micro-batches: frozen products have no weight gradient, adapters have all three products.
+    assert.near(2 * 2 * tokens * (layers * in_products + head) - 2 * 6 * tokens * layers * rank * (s[1] + s[2]),
+      of({}).model_flops_per_step - of({ lora_rank = rank, lora_targets = { "linear_proj" } }).model_flops_per_step, 1)
     local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
     local e = of { lora_rank = rank, lora_targets = { "linear_proj" } }
     local frozen = 4 * tokens * (layers * in_products + padded)
