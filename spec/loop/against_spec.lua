@@ -46,6 +46,16 @@ end
 
 local function open(folder) return assert(require("ett.trace.view").open(folder, { args = against.args })) end
 
+--- Adds a kernel of each group { description, kind of collective, ranks }.
+local function add_groups(r, groups)
+  for i, each in ipairs(groups) do
+    r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
+      ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
+      ["Process Group Description"] = each[1] } })
+  end
+  return r
+end
+
 local function view_of(list) return maker.view(list, { args = against.args }) end
 
 local function compare(list, given)
@@ -386,13 +396,7 @@ describe("ett.loop.layout", function()
       { "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "allgather", 8 } }
     for i = 6, 8 do groups[i] = { "EXPERT_DATA_PARALLEL_GROUP", "allreduce", 4 } end
     local function trace(data, ranks)
-      local r = maker.new { rank = 0, world = 64 }
-      for i, each in ipairs { { data, "allreduce", ranks }, table.unpack(groups) } do
-        r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
-          ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
-          ["Process Group Description"] = each[1] } })
-      end
-      return r
+      return add_groups(maker.new { rank = 0, world = 64 }, { { data, "allreduce", ranks }, table.unpack(groups) })
     end
     for data, ranks in pairs { DATA_PARALLEL_GROUP = 8, DATA_PARALLEL_GROUP_WITH_CP = 16 } do
       read({ trace(data, ranks) }, function(found)
@@ -405,14 +409,8 @@ describe("ett.loop.layout", function()
   end)
 
   it("reads no pipeline from groups that need more ranks than the run had", function()
-    local r = maker.new { rank = 0, world = 4 }
-    local groups = { { "DATA_PARALLEL_GROUP", "allreduce", 4 }, { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 },
-      { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 } }
-    for i, each in ipairs(groups) do
-      r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
-        ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
-        ["Process Group Description"] = each[1] } })
-    end
+    local r = add_groups(maker.new { rank = 0, world = 4 }, { { "DATA_PARALLEL_GROUP", "allreduce", 4 },
+      { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 }, { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 } })
     read({ r }, function(found)
       assert.same({ 4, 2 }, { found.dp.value, found.tp.value })
       assert.is_nil(found.pp)
@@ -430,9 +428,7 @@ describe("ett.loop.layout", function()
     local function shown(each) return { each.value, each.sure } end
     local r = maker.new { rank = 0, world = 16 }
     r:kernel("gemm", 0, 50)
-    r:kernel("ncclDevKernel_x", 100, 50, { stream = 9, args = { ["Collective name"] = "allreduce",
-      ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = 4, ["Process Group Name"] = "1",
-      ["Process Group Description"] = "TENSOR_MODEL_PARALLEL_GROUP" } })
+    add_groups(r, { { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 4 } })
     with_card({ r }, "plan: { tp: 4, pp: 1, dp: 2, ep: 8, cp: 0 }\nseq_len: 4096\nprecision: BF16\nbatch_size: 64\n",
       function(found)
         assert.same({ { 4, "certain" }, { 1, "certain" }, { 2, "likely" }, { 8, "likely" }, { 1, "likely" },

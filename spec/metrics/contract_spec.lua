@@ -73,8 +73,7 @@ describe("the metric files", function()
       local at = 1000 * step
       r:step(step, at, 1000)
       for i = 0, 3 do r:kernel("gemm", at + 200 * i + 50, 100, { launch = { ts = at + 200 * i, dur = 5 } }) end
-      r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", at + 500, 300, { stream = 20,
-        args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 1000, dtype = "Float", ["Group size"] = 2 } })
+      r:all_reduce("0", at + 500, at + 800, { stream = 20 })
     end
     maker.with({ r }, function(folder)
       for _, name in ipairs(metrics.names()) do

@@ -39,6 +39,14 @@ function maker:kernel(name, ts, dur, options)
     args = args }
 end
 
+--- An all-reduce of 100 floats in a group of two ranks; options as those of kernel, and `args` in addition.
+function maker:all_reduce(group, from, to, options)
+  local args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float", ["Group size"] = 2,
+    ["Process Group Name"] = group, ["Process Group Description"] = group }
+  return self:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", from, to - from,
+    merged(options, { args = merged(args, options and options.args) }))
+end
+
 --- A host row.
 function maker:host(cat, name, ts, dur, options)
   options = options or {}

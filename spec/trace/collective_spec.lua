@@ -91,8 +91,7 @@ it("bandwidth of a collective is given with and without waiting for the last ran
   local function rank(number, starts)
     local r = maker.new{ rank = number, world = 2 }
     for i, start in ipairs(starts) do
-      r:kernel(reduce, start, 1000 * i - start, { args = { ["Collective name"] = "allreduce",
-        ["In msg nelems"] = 1000000, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
+      r:all_reduce("0", start, 1000 * i, { args = { ["In msg nelems"] = 1000000 } })
     end
     return r
   end

@@ -135,10 +135,7 @@ describe("a replay", function()
     for rank = 0, 1 do
       local r, now = maker.new { rank = rank, world = 2 }, 0
       local function sum(group, stream, launched, to)
-        local fields = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float",
-          ["Group size"] = 2, ["Process Group Name"] = group, ["Process Group Description"] = group }
-        r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", launched + 5, to - launched - 5, { stream = stream,
-          launch = { ts = launched, dur = 4 }, args = fields })
+        r:all_reduce(group, launched + 5, to, { stream = stream, launch = { ts = launched, dur = 4 } })
       end
       for step = 0, 4 do
         local last = now + 10 + (step > 0 and 1000 or 0) -- the launch on the late rank, 1
@@ -266,9 +263,8 @@ describe("a replay", function()
     local function trace(ranks)
       local r = maker.new { rank = 0, world = 64 }
       r:kernel("gemm", 0, 500, { launch = { ts = -20, dur = 5 } })
-      r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 500, 400, { stream = 9, launch = { ts = -10, dur = 5 },
-        args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 4000000, dtype = "Float", ["Group size"] = 8,
-          ["Process Group Name"] = "3", ["Process Group Description"] = "dp", ["Process Group Ranks"] = ranks } })
+      r:all_reduce("dp", 500, 900, { stream = 9, launch = { ts = -10, dur = 5 }, args = {
+        ["In msg nelems"] = 4000000, ["Group size"] = 8, ["Process Group Ranks"] = ranks } })
       return { r }
     end
     local across, inside = trace "[0, 8, 16, 24, 32, 40, 48, 56]", trace "[0, 1, 2, 3, 4, 5, 6, 7]"
@@ -417,9 +413,7 @@ describe("exposed_causes", function()
     local recordings = {}
     for rank = 0, 1 do
       recordings[rank + 1] = maker.new { rank = rank, world = 2 }
-      recordings[rank + 1]:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100 + 2 * rank, 500 - 2 * rank, {
-        stream = 9, args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float",
-          ["Group size"] = 2, ["Process Group Name"] = "dp", ["Process Group Description"] = "dp" } })
+      recordings[rank + 1]:all_reduce("dp", 100 + 2 * rank, 600, { stream = 9 })
     end
     local result = maker.computed(recordings, "exposed_causes")
     assert.near(0.002, result.waiting_ms, 1e-9)
@@ -438,14 +432,9 @@ describe("exposed_causes", function()
     local recordings = {}
     for rank = 0, 1 do
       local r = maker.new{ rank = rank, world = 2 }
-      local function reduce(group, stream, from, to)
-        r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", from, to - from, { stream = stream, args = {
-          ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float", ["Group size"] = 2,
-          ["Process Group Name"] = group, ["Process Group Description"] = group } })
-      end
-      reduce("tp", 9, 100 + 20 * rank, 200) -- alone to 150, then with dp
-      reduce("dp", 11, 150, 250)
-      reduce("dp", 11, 300, 340) -- alone
+      r:all_reduce("tp", 100 + 20 * rank, 200, { stream = 9 }) -- alone to 150, then with dp
+      r:all_reduce("dp", 150, 250, { stream = 11 })
+      r:all_reduce("dp", 300, 340, { stream = 11 }) -- alone
       recordings[rank + 1] = r
     end
     local result = maker.computed(recordings, "exposed_causes")
