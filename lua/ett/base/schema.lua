@@ -356,8 +356,10 @@ end
 --- schema.check for repeated use. A table that passes unchanged is returned without a copy.
 ---@return function function(given): given or a clean copy
 function schema.checker(spec, label)
+  local known
   return function(given)
-    return type(given) == "table" and unchanged(given, prepare(spec)) or schema.check(given, spec, label)
+    known = known or prepare(spec)
+    return type(given) == "table" and unchanged(given, known) or schema.check(given, spec, label)
   end
 end
 

@@ -214,7 +214,7 @@ end
 function collective.expand(entry, c, back)
   local pattern = patterns[entry.collective]
   local list = pattern and pattern(c, back) or stated(entry, c)
-  for _, item in ipairs(list) do item.times = item.times * (entry.times or 1) end
+  for i = 1, entry.times and #list or 0 do list[i].times = list[i].times * entry.times end
   return list
 end
 

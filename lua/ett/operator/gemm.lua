@@ -157,10 +157,10 @@ end
 --- Completes a linear layer; the comment above lists the fields of `layer`.
 function gemm.linear(op, layer)
   layer = check_layer(op, layer)
-  local tokens = layer.place == "outside" and shapes.norm_tokens or shapes.tokens
+  local tokens, needs = layer.place == "outside" and shapes.norm_tokens or shapes.tokens, layer.needs
   op.model_flops = op.model_flops or layer.place == "outside" and gemm.replicated_flops or shared_flops(layer)
   function op.shape(c)
-    shapes.need(c, op.name, table.unpack(layer.needs or {}))
+    if needs then shapes.need(c, op.name, table.unpack(needs)) end
     return { tokens = tokens(c), in_features = value_of(c, layer.inputs), out_features = value_of(c, layer.outputs),
       bias = bias_of(c, layer.bias),
       stored_tokens = layer.place == "enter" and c.sequence_parallel and shapes.norm_tokens(c) or nil }

@@ -100,7 +100,10 @@ end
 
 --- Sets the fields of combination `number` in a plan or a row, and returns it.
 local function set_fields(axes, number, p)
-  for _, axis in ipairs(axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
+  for i = 1, #axes do
+    local axis = axes[i]
+    p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1]
+  end
   return p
 end
 

@@ -709,23 +709,28 @@ local function run_of(state, items, place)
     end
     policy_uses = {}
   end
-  for k, item in ipairs(items) do
-    local index = item.kind == "operator" and add_operator(state, item, place)
-      or add_collective(state, items, k, messages.beside_product(state, items, k))
-    uses[index] = (uses[index] or 0) + item.times
+  local is_middle, is_repeated = place == "middle", slices.is_repeated_place[place]
+  for k = 1, #items do
+    local item = items[k]
+    local times, shape = item.times, item.shape
+    local index
+    if item.kind == "operator" then
+      index = add_operator(state, item, place)
+    else
+      index = add_collective(state, items, k, messages.beside_product(state, items, k))
+    end
+    uses[index] = (uses[index] or 0) + times
     local operation = state.operations[index]
-    if item.shape and item.shape.tied and operation.dense_parameters + operation.frozen_dense > 0 then
+    if shape and shape.tied and operation.dense_parameters + operation.frozen_dense > 0 then
       copies_table = state.plan.pp > 1
     end
-    if place == "prediction" and item.last then outside = outside + item.times * operation.activation_bytes end
-    if slices.is_repeated_place[place] and item.frozen ~= "layer" and item.again == "moe" then
-      moe[index] = (moe[index] or 0) + item.times
-    end
-    if policy_uses then policy_uses[index] = (policy_uses[index] or 0) + repeated[k] * item.times end
-    order[k] = { index, item.times }
-    if item.tensor and place == "middle" then state.tensors[item.tensor] = true end
+    if place == "prediction" and item.last then outside = outside + times * operation.activation_bytes end
+    if is_repeated and item.again == "moe" and item.frozen ~= "layer" then moe[index] = (moe[index] or 0) + times end
+    if policy_uses then policy_uses[index] = (policy_uses[index] or 0) + repeated[k] * times end
+    order[k] = { index, times }
+    if is_middle and item.tensor then state.tensors[item.tensor] = true end
     if item.checkpoint then
-      remade = (item.opens and 0.0 or remade) + item.times * operation.dropped_bytes
+      remade = (item.opens and 0.0 or remade) + times * operation.dropped_bytes
       most = math.max(most, remade)
     end
   end

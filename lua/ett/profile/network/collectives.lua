@@ -110,6 +110,7 @@ end
 ---@param ranks integer
 ---@param kind string?
 function collectives.curve(curves, ranks, kind)
+  if not curves then return nil end
   local best, nearest, most
   local function try(list)
     for n, curve in pairs(list) do
@@ -120,8 +121,8 @@ function collectives.curve(curves, ranks, kind)
     end
     most = nil
   end
-  try(curves and kind and curves[kind] or {})
-  if rings[kind or "all_reduce"] then try(curves or {}) end
+  try(kind and curves[kind] or {})
+  if rings[kind or "all_reduce"] then try(curves) end
   return best and rising(best)
 end
 
