@@ -92,18 +92,22 @@ describe("a sweep", function()
     local new = require("ett.model").new
     local dense = { tp = { 1, 2 }, cp = { 1, 2 }, micro_batch = { 1, 2 }, sequence_parallel = { false, true },
       recompute = { "none", "selective", "full" }, stack = { "plain", "megatron", "transformers_fsdp" } }
+    -- Plans that differ in micro-batch share gradients and updates, but no sends.
+    local staged = { pp = { 1, 2 }, micro_batch = { 1, 2, 4 }, dp = { 2, 4 }, zero = { 0, 1 },
+      recompute = { "none", "full" } }
     local experts = { tp = { 1, 2 }, ep = { 2, 4 }, micro_batch = { 1, 2 }, recompute = { "policy", "selective" },
       expert_skew = { 0, 1 }, stack = { "megatron_moe", "torchtitan" } }
     for _, one in ipairs {
       { new("llama", { layers = 4, hidden = 512, heads = 8, kv_heads = 4, vocab = 1000 }), dense },
+      { new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 1000, tied_embeddings = true }), staged },
       { new("mixtral", { layers = 4, hidden = 512, heads = 8, vocab = 1000, ffn = 1024, experts = 4, top_k = 2 }),
         experts },
       { new("deepseek-v2-lite", { layers = 3 }), experts },
     } do
       local mine, over = one[1], one[2]
       for _, cluster in ipairs { "perlmutter", "dgx_h100" } do
-        local s = sweep.new { model = mine, cluster = cluster, over = over, plan = { seq = 1024, dp = 4,
-          global_batch = 16 } }
+        local s = sweep.new { model = mine, cluster = cluster, over = over, plan = { seq = 1024,
+          dp = not over.dp and 4 or nil, global_batch = 16 } }
         assert.is_true(#s.rows >= 24, s.refusal)
         for i = 1, #s.rows, 5 do
           local row, plan = s.rows[i], { seq = 1024, dp = 4, global_batch = 16 }
