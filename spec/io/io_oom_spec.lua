@@ -16,7 +16,9 @@ describe("bindings of runtime/io with failing allocations:", function()
     ["json.decode of faults"] = function() return pcall(json.decode, '{"a": [1, {"b": "\\u00e9x\\n"}], "c" null}') end,
     ["json.write"] = function() return json.write(path, value) end,
     ["json.read"] = function() return json.read(path) end,
-    ["yaml.decode"] = function() return yaml.decode "a: &x [1, two, {b: 3.5}]\nc: *x\nd: |\n  text\n" end,
+    ["yaml.decode"] = function()
+      return yaml.decode "a: &x [1, two, {b: 3.5}]\nc: *x\ne: &e {f: 1}\ng: {<<: [*e]}\nd: |\n  text\n"
+    end,
     ["csv.decode"] = function() return csv.decode('# c\na,"b ""x"""\n1,2\n3,"4\n5"\n', { required = { "a" } }) end,
     ["csv columns"] = function() return table_of:numbers("a", "count"), table_of:strings "b" end,
     ["io.read and write"] = function()
