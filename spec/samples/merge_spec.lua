@@ -20,13 +20,15 @@ describe("merging the tables of parts", function()
   end)
 
   it("keeps every mark of the row that is kept, and none of the other", function()
-    write("D_gelu_fp32_2_1.csv", head .. "#~ disturbed: 4,8: clock\n#~ repeats: 4,8: forward: 9 10\n4,8,9,9\n")
+    write("D_gelu_fp32_2_1.csv", head .. "#~ disturbed: 4,8: clock\n#~ repeats: 4,8: forward: 9 10\n4,8,9,9\n"
+      .. "#~ disturbed: 7,8: power\n7,8,1,1\n")
     write("D_gelu_fp32_2_2.csv", head .. "#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n"
-      .. "#~ kernel: 4,8: forward: 2.5: void f<int, 4>()\n4,8,3,4\n#~ repeats: 5,8: forward: 1\n6,8,1,1\n")
+      .. "#~ kernel: 4,8: forward: 2.5: void f<int, 4>()\n4,8,3,4\n#~ repeats: 5,8: forward: 1\n6,8,1,1\n"
+      .. "#~ disturbed: 7,8: power\n7,8,2,2\n")
     local report = merge({ folder }, folder .. "/out")[1]
     local text = io.open(report.path):read("a")
     assert.matches("\n#~ note: 4,8: quiet\n#~ repeats: 4,8: forward: 3 3.5\n#~ kernel: 4,8: forward: "
-      .. "2.5: void f<int, 4>%(%)\n4,8,3,4\n6,8,1,1\n$", text)
+      .. "2.5: void f<int, 4>%(%)\n4,8,3,4\n6,8,1,1\n#~ disturbed: 7,8: power\n7,8,1,1\n$", text)
     assert.is_nil(text:find("clock", 1, true))
     local sample_table = require "ett.samples.table"
     local kernel = sample_table.mark("#~ kernel: 4,8: forward: 2.5: void f<int, 4>::g()")
