@@ -127,7 +127,7 @@ local function all_of(command)
   end
   if command.sandbox then
     list[#list + 1] = { "sandbox", "run untrusted Lua files without writing, programs and network (also: "
-      .. "ETT_SANDBOX=1), for at most ETT_SANDBOX_SECONDS (60) of processor time and 10 times these seconds in all",
+      .. "ETT_SANDBOX=1): at most ETT_SANDBOX_SECONDS (60) of processor time, and 10 times as long by the clock",
       extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end

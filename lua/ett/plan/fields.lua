@@ -161,10 +161,10 @@ local fields = {
         .. "moe, moe_act, shared_experts (Megatron-LM), mlp_act" },
     { "recompute_keeps", "list", optional = true,
       program = as_text,
-      help = "operators (linear_qkv, flash_attention, …) whose outputs recompute = policy stores, beside a layer's "
-        .. "input; it repeats all others. A product's output is stored after the sum over its ranks. mla_q and mla_kv, "
-        .. "compressed queries and keys after their norms (MaxText), are stored and also repeated (default: as in the "
-        .. "stack)" },
+      help = "with recompute = policy: operators (linear_qkv, flash_attention, …) whose outputs are stored, beside a "
+        .. "layer's input; all others are repeated. A product's output is stored after the sum over its ranks. mla_q "
+        .. "and mla_kv, compressed queries and keys after their norms (MaxText), are stored and also repeated "
+        .. "(default: as in the stack)" },
     { "recompute_layers", "count", optional = true, most = 1000000, program = true,
       needs = { "recompute = full", function(p) return p.recompute == "full" end },
       also = "recompute_num_layers activations_checkpoint_num_layers",
@@ -172,8 +172,8 @@ local fields = {
     { "recompute_method", "string", default = "block", one_of = { "block", "every", "uniform" },
       program = function(method, p) return p.recompute_layers and method end,
       needs = { "recompute_layers", function(p) return p.recompute_layers ~= nil end },
-      help = "layers of each slice that recompute = full repeats. With recompute_layers = N: block (the first N), "
-        .. "every (each N-th), uniform (all; N layers store one input)" },
+      help = "with recompute = full and recompute_layers = N: layers of each slice that are repeated: block (the "
+        .. "first N), every (each N-th), uniform (all; N layers store one input)" },
     { "recompute_layer_ids", "list", optional = true,
       program = as_text,
       needs = { "recompute = full", function(p) return p.recompute == "full" end },

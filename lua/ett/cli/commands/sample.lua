@@ -307,11 +307,11 @@ return {
     { "limit", "N", "measure at most N shapes per table", kind = "count" },
     { "memory", "BYTES", "with cpu: limit of a shape's operands, such as 80G (default: most of the free memory)",
       kind = "positive" },
-    { "retry-failed", "measure shapes again that failed before" },
-    { "continue-changed", "continue although the campaign or its settings were changed" },
+    { "retry-failed", "measure again the shapes that failed" },
+    { "continue-changed", "continue a table although the campaign or its settings changed" },
     { "active", "choose the next shape where the regressor is least certain" },
-    { "target-error", "E", "with --active: stop at this held-out error (default 0.05), or with the word grid at the "
-      .. "error that the whole grid would have" },
+    { "target-error", "E", "with --active: stop at this held-out error (default 0.05); 'grid': stop at the error "
+      .. "expected after measuring the whole grid" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: write the time of each kernel (CUPTI) above each row" },
     { "raw", "write the time of every repeat above each row" },

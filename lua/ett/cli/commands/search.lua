@@ -210,8 +210,9 @@ return {
     fields.model_option,
     { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "
       .. "the model, too" },
-    { "plan", "FILE", "with --model: the same of a file of torchtitan (TOML), DeepSpeed (JSON), MaxText, GPT-NeoX, "
-      .. "Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl; or a file of --megatron-args" },
+    { "plan", "FILE", "with --model: sequence, batch, precision and devices from a file of torchtitan (TOML), "
+      .. "DeepSpeed (JSON), MaxText, GPT-NeoX, Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl; or a file of "
+      .. "--megatron-args" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
