@@ -124,6 +124,7 @@ install)
   if [ ! -w "$existing" ]; then
     become_root || die "'$existing' is not writable; run this as root, or ./setup.sh install PREFIX"
   fi
+  umask 022 # other users run what is installed
   "${root[@]}" cmake --install build --prefix "$prefix" >/dev/null
   "${root[@]}" chown --reference=build build/install_manifest.txt # root's file would stop the next install
   say "installed $prefix/bin/ett"
