@@ -1,6 +1,7 @@
 --- The part of a step's interval that follows what the step spends its time in.
 local estimate = require "ett.step.estimate"
 local in_step = require "ett.profile.in_step"
+local merged = require "ett.base.merged"
 local spread = require "ett.step.spread"
 
 local function step(plan, hyper, cluster)
@@ -49,19 +50,22 @@ describe("a step's interval", function()
         if self.stack.attention == "flash2" then timed[name] = true end
         return operator(self, name, ...)
       end
-      local given = { pp = 2, tp = 2, dp = 4, zero = 1, micro_batches = 8, stack = "megatron" }
-      step(given)
-      assert.same({ flash_attention = true }, timed)
-      local found = steps
-      assert.is_true(#found > 4)
-      for i, changes in ipairs(values) do
-        for k, seconds in ipairs(changes[1].vp and {} or found[i]) do -- not all numbers of chunks count
-          local plan = {}
-          for name, value in pairs(given) do plan[name] = value end
-          for name, value in pairs(changes[k]) do plan[name] = value end
-          assert.equal(step(plan).step_seconds, seconds)
+      local function compare(given, hyper)
+        step(given, hyper)
+        local found, changes_of, first = steps, values, merged(timed)
+        assert.is_true(#found > 4)
+        for i, changes in ipairs(changes_of) do
+          for k, seconds in ipairs(changes[1].vp and {} or found[i]) do -- not all numbers of chunks count
+            assert.equal(step(merged(given, changes[k]), hyper).step_seconds, seconds)
+          end
         end
+        return first
       end
+      assert.same({ flash_attention = true },
+        compare { pp = 2, tp = 2, dp = 4, zero = 1, micro_batches = 8, stack = "megatron" })
+      -- A graph of the step has other products of experts.
+      compare({ dp = 8, ep = 8, stack = "megatron_hybridep" },
+        { layers = 2, hidden = 2048, heads = 16, ffn = 768, vocab = 9000, experts = 64, top_k = 4, shared_experts = 1 })
     end)
 
   it("is narrower if the plan states what it would leave open", function()

@@ -370,10 +370,20 @@ function Times:for_stack(name)
   return known
 end
 
---- Takes the answers for messages and for operators without attention from times whose stack differs in its kernel of
---- attention alone.
+-- Whether two stacks differ at most in CUDA graphs and in the kernel of attention. A graph of the step also changes
+-- kernels (stacks.capture).
+local function has_same_kernels(a, b)
+  local apart = { name = true, attention = true, graphs = true, graphed = true }
+  for field in pairs(merged(a, b)) do
+    if a[field] ~= b[field] and not apart[field] then return false end
+  end
+  return true
+end
+
+--- Takes the answers for messages from times whose stack differs in CUDA graphs or in the kernel of attention. Takes
+--- those for operators without attention, too, unless the stacks have other kernels for them.
 function Times:share(other)
-  for pass, of_pass in pairs(other.operators) do
+  for pass, of_pass in pairs(has_same_kernels(self.stack, other.stack) and other.operators or {}) do
     for op, by_dtype in pairs(of_pass) do
       local own = self.operators[pass]
       own[op] = own[op] or op.family ~= "attention" and by_dtype or nil
