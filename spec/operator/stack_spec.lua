@@ -48,6 +48,7 @@ describe("a stack with a base", function()
     for _, text in ipairs { "megatron:graphs", "megatron:graphed=attn" } do
       assert.same({}, stacks.other_graphs(stacks.get(text), text))
     end
+    assert.same({}, stacks.other_graphs({ graphs = true, other_graphs = "step" }, "of a file"))
     for text, said in pairs { stpe = "did you mean 'step'", ["attn+none"] = "unknown part 'none'; known are attn" } do
       assert.matches(said, tostring(select(2, pcall(stacks.get, "megatron:other_graphs=" .. text))), 1, true)
     end

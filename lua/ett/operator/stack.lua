@@ -132,14 +132,14 @@ end
 local graph_words = table.move(stack_module.graph_parts, 1, #stack_module.graph_parts, 3, { "none", "step" })
 
 --- CUDA graphs that the software may run in place of the stack's own, as the words that a stack's text adds, in order.
----@param text string? of a plan: if it states graphs, there are no others
+---@param text string? of a plan: if it states graphs, or a file of the stack a graph of the step, there are no others
 function stack_module.other_graphs(stack, text)
   local list, own = {}, text and select(2, parts(text)) or {}
   for word in (stack.other_graphs or ""):gmatch "%S+" do
     names_of("other_graphs", "part", word, word:find("+", 1, true) and stack_module.graph_parts or graph_words)
     list[#list + 1] = word == "step" and ":graphs" or ":graphed=" .. (word == "none" and "" or word)
   end
-  return text and own.graphs == nil and own.graphed == nil and list or {}
+  return text and not stack.graphs and own.graphs == nil and own.graphed == nil and list or {}
 end
 
 --- Attention kernels that the software may run in place of the stack's own, in order.
