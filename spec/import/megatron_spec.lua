@@ -1652,6 +1652,7 @@ describe("a plan as Megatron-LM's flags", function()
     local refused = "graphs: Megatron-LM has no CUDA graphs of whole layers with "
     for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
       { "llama3-8b", { stack = "plain" }, false }, { "llama3-8b", { stack = "megatron:graphs" }, true },
+      { "mixtral-8x7b", { stack = "megatron_bridge:graphed=" }, false },
       { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "full recomputation" },
       { "mixtral-8x7b", { stack = "megatron:graphed=attn+moe_router" }, true },
       { "mixtral-8x7b", { stack = "megatron:graphs" }, false, "unpadded experts" },

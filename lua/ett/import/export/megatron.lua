@@ -310,7 +310,7 @@ end
 -- transformer_config.py (__post_init__) refuses graphs with full recomputation, and of experts without padding to a
 -- capacity.
 local function graphs(p, h, stack, add, leave_out)
-  local parts = not stack.graphs and stack.graphed
+  local parts = not stack.graphs and stack.graphed ~= "" and stack.graphed
   if not ((stack.graphs or parts) and stack.name:find "^megatron") then return end
   local selective = p.recompute == "selective"
   local reason = not selective and p.recompute ~= "none" and "full recomputation"
