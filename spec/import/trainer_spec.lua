@@ -1116,6 +1116,10 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 4, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype }) -- weights and states in bf16
     plan = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: auto\n", nil, { seq = 512, zero = 3 })
     assert.equal(12, plan.optimizer_bytes)
+    for name, counted in pairs { ["llama3-8b"] = { "adapters of up_proj: ett counts gate_proj too" }, gpt2 = {} } do
+      assert.same(counted, select(2, read("trl.yaml", "per_device_train_batch_size: 4\nuse_peft: true\n"
+        .. "packing: true\nlora_target_modules: [up_proj]\n", model_module.new(name))))
+    end
   end)
 
   it("is that of Axolotl, with FSDP's fields with and without their prefix", function()

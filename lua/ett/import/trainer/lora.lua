@@ -32,10 +32,12 @@ local whole = { qkv_proj = true, query_key_value = true, c_attn = true, W_pack =
 local joined = { { "q_proj", "k_proj", "v_proj" }, { "gate_proj", "up_proj" } }
 
 --- Notes modules without an adapter of their own, which ett counts as adapted with their neighbours.
-local function note_neighbours(seen, note)
+local function note_neighbours(seen, model, note)
   for _, names in ipairs(joined) do
     local has, lacks = {}, {}
-    for _, name in ipairs(names) do table.insert(seen[name] and has or lacks, name) end
+    for _, name in ipairs(names) do
+      if name ~= "gate_proj" or model.hyper.gated_mlp then table.insert(seen[name] and has or lacks, name) end
+    end
     if has[1] and lacks[1] then
       note("adapters of %s: ett counts %s too", table.concat(has, " and "), table.concat(lacks, " and "))
     end
@@ -54,7 +56,7 @@ local function targets_of(modules, model, note)
       note("adapters of %s are not modelled%s", name, product and " in experts" or "")
     end
   end
-  note_neighbours(own, note)
+  note_neighbours(own, model, note)
   return schema.keys(seen)
 end
 
