@@ -47,7 +47,7 @@ local function stay_whole(p)
 end
 -- Whether the software takes time of the host to gather each weight in each pass (lua/ett/step/host_waits.lua).
 local function gathers_by_host(p)
-  return p.zero == 3 and p.stack ~= nil and replicated(p) and stacks.get(p.stack).gather_seconds > 0
+  return p.zero == 3 and p.stack ~= nil and replicated(p) and stacks.value(p.stack, "gather_seconds") > 0
 end
 -- Whether only the gradients stay whole between micro-batches (ett_messages_whole_gradients).
 local function defers_gradients(p)

@@ -67,7 +67,6 @@ end
 --- The chart of one result as SVG text.
 ---@param result table of ett.holdout.run, with points and entry
 ---@param lines table reasons of the rows that the outlier filter dropped, by fit_plot.key
----@param lines table reasons of dropped rows, by fit_plot.key
 function fit_plot.chart(result, lines)
   local least, most, clouds, by_group, aside = math.huge, 0, {}, {}, {}
   for _, p in ipairs(result.points) do
