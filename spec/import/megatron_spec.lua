@@ -1185,6 +1185,8 @@ ARGS:
     assert.equal(4, read(flags, { dp = 16 }).plan.shard)
     assert.equal("FILE: --num-distributed-optimizer-instances = 4 must divide the 6 data-parallel ranks",
       message(flags, { dp = 6 }))
+    assert.matches("= 1.5 must divide the 6 data-parallel ranks", message(flags:gsub("4 $", "1.5 "), { dp = 6 }), 1,
+      true)
     local lines, left_out = export_of { dp = 8, zero = 1, shard = 2, stack = "megatron" }
     assert.matches("--num-distributed-optimizer-instances 4", lines, 1, true)
     assert.same({}, left_out)

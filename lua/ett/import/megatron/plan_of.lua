@@ -90,7 +90,7 @@ local shards = { no_shard = 0, optim = 1, optim_grads = 2, optim_grads_params = 
 local function set_instances(p, args)
   local instances, ranks = args:number("num-distributed-optimizer-instances", 1), p.dp * p.cp
   if instances == 1 or p.zero == 0 then return end
-  if instances < 1 or ranks % instances ~= 0 then
+  if instances < 1 or instances % 1 ~= 0 or ranks % instances ~= 0 then
     error_module.raise("format", "--num-distributed-optimizer-instances = %s must divide the %d data-parallel ranks",
       tostring(instances), ranks)
   end
