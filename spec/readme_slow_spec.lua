@@ -68,6 +68,13 @@ describe("README.md", function()
       updated = updated:sub(1, start - 1) .. figure[2] .. updated:sub(stop)
     end
     if update then assert(files.write(path, updated)) end
+    local page = tree.read "spec/bench/README.md"
+    for name, rows, off, bias, within in
+      output:gmatch "\n  (%l[^\n]-), (%d+) +([%d.]+) %%, median [%d.]+, bias ([+-][%d.]+), inside (%d+)" do
+      if name == "all" or name:find "^kind: " then
+        assert.matches(("| %s | %s %% | %s %% | %.0f %% |"):format(rows, off, bias, 100 * within / rows), page, 1, true)
+      end
+    end
   end)
 
   it("begins with three sentences, then a command and its step time", function()
