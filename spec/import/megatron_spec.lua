@@ -727,6 +727,7 @@ modules:
     assert.equal("primus_moe", stack("use_turbo_grouped_mlp: true" .. fused))
     assert.equal("primus_moe", stack("use_turbo_grouped_gemm: true" .. fused))
     assert.equal("primus_moe:gated_mlp=5.6", stack "use_turbo_grouped_gemm: true")
+    assert.equal("primus_moe:gated_mlp=5.6", stack "use_turbo_grouped_gemm: true, no_bias_swiglu_fusion: true")
     assert.equal("primus_moe:quantised_products=dense", stack "moe_use_legacy_grouped_gemm: true")
     local off = text:gsub("primus_turbo: true", "primus_turbo: false"):format "use_turbo_grouped_mlp: true"
     assert.equal("megatron", (primus(off)).stack)
@@ -856,7 +857,7 @@ ARGS:
   it("choose the kernels of loss and attention, and CUDA graphs", function()
     local function chosen(flags)
       local run = read(small .. "--swiglu " .. flags, { dp = 2 })
-      return run.plan.stack, run.model.hyper.attention, table.concat(run.model.notes, "\n")
+      return run.plan.stack, run.model.hyper.attention, table.concat(run.model.notes, "\n"), run.plan.bucket_bytes
     end
     for flags, expected in pairs { [""] = ":cross_entropy=megatron",
       ["--cross-entropy-loss-fusion"] = ":cross_entropy=native",
@@ -880,10 +881,11 @@ ARGS:
       assert.equal("megatron" .. expected, (chosen(flags)), flags)
     end
     assert.matches("--fp8-param-gather is not modelled", select(3, chosen "--fp8-param-gather"), 1, true)
-    local sharded, _, said = chosen("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
+    local sharded, _, said, bucket = chosen("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params "
       .. "--overlap-grad-reduce --overlap-param-gather --fp8-format hybrid --fp8-param-gather")
     assert.equal("megatron_fsdp:cross_entropy=megatron:quantised_weights=only", sharded)
     assert.is_nil(said:find("param-gather", 1, true))
+    assert.is_nil(bucket)
     assert.matches("--use-nccl-ub: where the data-parallel ranks share NVLink, state "
       .. "stack=megatron:cross_entropy=megatron:registered_buffers", select(3, chosen "--use-nccl-ub"), 1, true)
     local graphed, attention, notes = chosen("--cuda-graph-impl transformer_engine --cuda-graph-scope attn mamba "
@@ -1183,6 +1185,7 @@ ARGS:
   it("of instances of the distributed optimizer shard over the ranks of an instance, and back", function()
     local flags = small .. "--use-distributed-optimizer --num-distributed-optimizer-instances 4 "
     assert.equal(4, read(flags, { dp = 16 }).plan.shard)
+    assert.is_nil(read(small .. "--num-distributed-optimizer-instances 4", { dp = 16 }).plan.shard)
     assert.equal("FILE: --num-distributed-optimizer-instances = 4 must divide the 6 data-parallel ranks",
       message(flags, { dp = 6 }))
     assert.matches("= 1.5 must divide the 6 data-parallel ranks", message(flags:gsub("4 $", "1.5 "), { dp = 6 }), 1,
@@ -1190,6 +1193,7 @@ ARGS:
     local lines, left_out = export_of { dp = 8, zero = 1, shard = 2, stack = "megatron" }
     assert.matches("--num-distributed-optimizer-instances 4", lines, 1, true)
     assert.same({}, left_out)
+    assert.is_nil(export_of { dp = 8, zero = 1, shard = 8, stack = "megatron" }:find("optimizer-instances", 1, true))
   end)
 end)
 

@@ -71,6 +71,13 @@ describe("a stack with a base", function()
     assert.equal(2.5, stacks.get("two:graphs").slowdown)
     write("one", "slowdown = 3.5") -- as long as before
     assert.equal(3.5, stacks.get("two:graphs").slowdown)
+    do
+      local _ <close> = stacks.hold() -- an estimate has one state of the files
+      assert.equal(3.5, stacks.get("two:graphs").slowdown)
+      write("one", "slowdown = 4.5")
+      assert.equal(3.5, stacks.get("two:graphs").slowdown)
+    end
+    assert.equal(4.5, stacks.get("two:graphs").slowdown)
     write("megatron", "slowdown = 3.5")
     assert.equal(3.5, stacks.get("megatron").slowdown)
     os.remove(folder .. "/stacks/megatron.lua")

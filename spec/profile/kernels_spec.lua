@@ -1169,6 +1169,12 @@ describe("a stack", function()
       line(loop, "moe_permute").seconds - line(kernel, "moe_permute").seconds, 1e-3)
     assert.matches("a loop of the host runs the experts", table.concat(loop.warnings, " "), 1, true)
     assert.is_nil(table.concat(kernel.warnings, " "):find("loop of the host", 1, true))
+    local function hosts(graphs, grouped)
+      return line(under("megatron", { launch_seconds = 1e-9, moe_launches = 0, grouped = grouped, graphs = graphs,
+        expert_seconds = 1e-2 }, sparse, { seq = 512, micro_batches = 1 }), "host")
+    end
+    assert.near(hosts(false, "loop").seconds, hosts(true, "loop").seconds, 0.1)
+    assert.is_nil(hosts(true, "kernel"))
     -- CUDA graphs hold neither the loop nor gathers by hooks.
     for _, e in ipairs { run("loop", 64, 3, 1e-2), run("kernel", 64, 3, 1e-2) } do
       assert.matches("launches kernels: larger micro-batches", table.concat(e.notes, " "), 1, true)
