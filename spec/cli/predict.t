@@ -242,7 +242,7 @@ ett: cannot ...
 
 # Flags of Megatron-LM in, a plan out.
 
-$ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --frob 1 --lr 1' > flags.txt; ett predict --megatron-args flags.txt dp=2 global_batch=16 | grep -E '^(flags|pp|note|warning: clip)'
+$ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --max-position-embeddings 1024 --bf16 --frob 1 --lr 1' > flags.txt; ett predict --megatron-args flags.txt dp=2 global_batch=16 | grep -E '^(flags|pp|note|warning)'
 flags.txt (... M parameters) on 2 x H100-SXM-80GB (dgx_h100)
 pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b, stack megatron:cross_entropy=megatron
 note: unknown flags, ignored: --frob

@@ -727,7 +727,6 @@ modules:
     assert.equal("primus_moe", stack("use_turbo_grouped_mlp: true" .. fused))
     assert.equal("primus_moe", stack("use_turbo_grouped_gemm: true" .. fused))
     assert.equal("primus_moe:gated_mlp=5.6", stack "use_turbo_grouped_gemm: true")
-    assert.equal("primus_moe:gated_mlp=5.6", stack "use_turbo_grouped_gemm: true, no_bias_swiglu_fusion: true")
     assert.equal("primus_moe:quantised_products=dense", stack "moe_use_legacy_grouped_gemm: true")
     local off = text:gsub("primus_turbo: true", "primus_turbo: false"):format "use_turbo_grouped_mlp: true"
     assert.equal("megatron", (primus(off)).stack)

@@ -101,7 +101,10 @@ it("a search knows that weights that stay whole are gathered by the host in one 
     seen[tostring(row.reshard)] = math.min(seen[tostring(row.reshard)] or math.huge, e.step_seconds)
   end
   assert.is_true(seen["false"] < 0.8 * seen["true"])
-  plan.dp = 4
+  plan.reshard = false
+  s = search.new { model = model, cluster = "dgx_h100", devices = 4, plan = plan, where = "dp == 4" }
+  assert.equal(seen["false"], s.rows[1].step_seconds)
+  plan.dp, plan.reshard = 4, nil
   local swept = ett.sweep { model = model, cluster = "dgx_h100", plan = plan, over = { reshard = { true, false } } }
   assert.equal(false, swept.rows[1].reshard)
   assert.is_true(swept.rows[1].step_seconds < 0.8 * swept.rows[2].step_seconds)

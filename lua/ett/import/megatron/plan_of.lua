@@ -546,6 +546,7 @@ return function(args, hyper, given, stack)
   end
   if stack == nil then stack = stack_of(args, p, sharded, hyper.experts ~= nil) end
   p.stack = stack or nil
+  if p.ep == 1 then p.deduplicate_tokens = nil end
   for name, value in pairs(given) do p[name] = value end
   note_missing(args, p, given)
   note_uneven(args, p, hyper.layers)
