@@ -16,7 +16,7 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   key.pipeline = e->w->placed.pipeline;
   key.bucket_bytes = p->bucket_bytes;
   key.optimizer_bytes = p->optimizer_bytes;
-  key.offload_gradients = p->offload_gradients;
+  key.offload_gradients = ett_messages_whole_gradients(e) ? 0 : p->offload_gradients;
   key.offload_optimizer = p->offload_optimizer;
   key.host_bandwidth = p->host_bandwidth;
   key.host_rate = p->host_rate;

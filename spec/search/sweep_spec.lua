@@ -95,11 +95,15 @@ describe("a sweep", function()
     -- Plans that differ in micro-batch share gradients and updates, but no sends.
     local staged = { pp = { 1, 2 }, micro_batch = { 1, 2, 4 }, dp = { 2, 4 }, zero = { 0, 1 },
       recompute = { "none", "full" } }
+    -- The host has no gradients that stay whole between several micro-batches.
+    local deferred = { tp = { 1, 2 }, micro_batch = { 1, 2, 4 }, zero = { 2 }, offload_gradients = { 0, 1 },
+      reduce_dtype = { "fp32", "bf16" }, stack = { "transformers_fsdp" } }
     local experts = { tp = { 1, 2 }, ep = { 2, 4 }, micro_batch = { 1, 2 }, recompute = { "policy", "selective" },
       expert_skew = { 0, 1 }, stack = { "megatron_moe", "torchtitan" } }
     for _, one in ipairs {
       { new("llama", { layers = 4, hidden = 512, heads = 8, kv_heads = 4, vocab = 1000 }), dense },
       { new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 1000, tied_embeddings = true }), staged },
+      { new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 1000 }), deferred },
       { new("mixtral", { layers = 4, hidden = 512, heads = 8, vocab = 1000, ffn = 1024, experts = 4, top_k = 2 }),
         experts },
       { new("deepseek-v2-lite", { layers = 3 }), experts },
