@@ -18,8 +18,9 @@ typedef struct walk {
   ett_step_workspace *workspace;
   ett_search_counts *counts;
   ett_err *err;
-  int sharded; /* whether replicas share weights */
-  int untimed; /* whether a bound needs times that are still missing */
+  int sharded;       /* whether replicas share weights */
+  int untimed;       /* whether a bound needs times that are still missing */
+  unsigned excluded; /* bits of the kinds of recomputation (ett_search_survey) */
 } walk;
 
 double ett_search_threshold(const ett_search_limits *limits, double memory_bytes) {
@@ -258,11 +259,18 @@ static int on_reshard_axis(const walk *w, int value) {
 /* Whether all plans of one kind of recomputation are excluded. Then even the ZeRO stage
  * with the least memory does not fit, or the pipeline alone takes too long. If not,
  * *seconds is their lower bound. *all: all later kinds are excluded, too. */
-static int settled(walk *w, int *all, double *seconds) {
+static int settled(walk *w, int recompute, int *all, double *seconds) {
   ett_search_counts *counts = w->counts;
   ett_step_outline_result o;
   int most = INT_MAX, status = 0;
   *seconds = 0;
+  w->plan.recompute = (ett_recompute)w->axes->recompute[recompute];
+  if (w->excluded >> recompute & 1) {
+    w->plan.zero = (ett_zero)w->axes->zero[0];
+    *(ett_step_conflicts(&w->plan) ? &counts->refused : &counts->too_large) +=
+        plans_of_recompute(w);
+    return 1;
+  }
   w->plan.overlap_parameters = w->plan.overlap_gradients = w->plan.overlap_sends = 0;
   w->plan.reshard = on_reshard_axis(w, 1); /* needs less memory */
   while (status == 0 && (most = zero_below(w, most)) >= 0) {
@@ -274,6 +282,7 @@ static int settled(walk *w, int *all, double *seconds) {
   int64_t plans = plans_of_recompute(w);
   if (status == 0) {
     count_refused(w, plans);
+    w->excluded |= (unsigned)ett_step_conflicts(&w->plan) << recompute;
     return 1;
   }
   double bytes = o.memory_bytes;
@@ -281,6 +290,7 @@ static int settled(walk *w, int *all, double *seconds) {
     bytes = least_memory(w, most, bytes);
   if (bytes > w->limits->memory_bytes) {
     counts->too_large += plans;
+    w->excluded |= 1u << recompute;
     return 1;
   }
   if (w->limits->exhaustive)
@@ -319,10 +329,9 @@ static double walk_all(walk *w, ett_search_row *leaves, size_t *count) {
   double least = INFINITY;
   for (int r = 0, all = 0; r < w->axes->recomputes; r++) {
     double seconds = 0;
-    w->plan.recompute = (ett_recompute)w->axes->recompute[r];
     if (all)
       w->counts->bounded += plans_of_recompute(w);
-    if (all || settled(w, &all, &seconds)) {
+    if (all || settled(w, r, &all, &seconds)) {
       w->counts->plans += plans_of_recompute(w);
       continue;
     }
@@ -333,13 +342,16 @@ static double walk_all(walk *w, ett_search_row *leaves, size_t *count) {
   return least;
 }
 
-double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap) {
+double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap,
+                         ett_recompute recompute) {
   double seconds = 0;
+  int in_part = recompute == ETT_RECOMPUTE_FULL && program->recompute_layers > 0;
   for (size_t k = 0; k < program->kind_count; k++) {
     const ett_layer_sums *s = &program->sums[k];
-    seconds +=
-        (double)program->kinds[k].count * (s->forward - s->forward_hidden[overlap] +
-                                           s->backward - s->backward_hidden[overlap]);
+    double again = s->recompute[recompute] - s->repeated[recompute].hidden;
+    seconds += (double)program->kinds[k].count *
+               (s->forward - s->forward_hidden[overlap] + s->backward -
+                s->backward_hidden[overlap] + (in_part || again < 0 ? 0 : again));
   }
   return seconds;
 }
@@ -357,12 +369,13 @@ static walk start(const ett_search_part *part, const ett_search_limits *limits,
                 .workspace = part->workspace,
                 .counts = counts,
                 .err = err,
+                .excluded = limits->excluded,
                 .sharded = data > 1 || data * part->plan->tp >
                                            (int64_t)part->plan->ep * part->plan->etp};
 }
 
 double ett_search_survey(const ett_search_part *part, const ett_search_limits *limits,
-                         ett_search_counts *counts) {
+                         ett_search_counts *counts, unsigned *excluded) {
   ett_err err;
   ett_search_counts own = *counts;
   walk w = start(part, limits, &own, &err);
@@ -370,6 +383,7 @@ double ett_search_survey(const ett_search_part *part, const ett_search_limits *l
   if (least == INFINITY)
     *counts = own;
   counts->untimed += w.untimed;
+  *excluded = w.excluded;
   return least;
 }
 

@@ -33,7 +33,9 @@ typedef struct ett_search_limits {
   double memory_bytes; /* plans with more are excluded */
   const ett_search_step *steps;
   size_t step_count;
-  int exhaustive; /* bounds of the time exclude no plan */
+  int exhaustive;    /* bounds of the time exclude no plan */
+  unsigned excluded; /* kinds of recomputation known to be excluded: bits by index on
+                        the axis */
 } ett_search_limits;
 
 /* A leaf: one choice of recompute, zero, reshard and overlap_parameters, as indexes into
@@ -71,15 +73,18 @@ typedef struct ett_search_part {
   ett_step_workspace *workspace;
 } ett_search_part;
 
-/* Lower bound, in seconds, of the passes of a micro-batch over all layers: no
- * recomputation, and all hideable time hidden. */
-double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap);
+/* Lower bound, in seconds, of the passes of a micro-batch over all layers, with all
+ * hideable time hidden. */
+double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap,
+                         ett_recompute recompute);
 
 /* Lower bound of the step times of a part, from one bound per kind of recomputation.
  * INFINITY: bounds exclude all plans; then they are added to counts. counts.untimed grows
- * if a bound needs times that are still missing. */
+ * if a bound needs times that are still missing. *excluded: bits of the kinds of
+ * recomputation of which all plans need too much memory, or conflict
+ * (ett_step_conflicts). */
 double ett_search_survey(const ett_search_part *part, const ett_search_limits *limits,
-                         ett_search_counts *counts);
+                         ett_search_counts *counts, unsigned *excluded);
 
 /* The leaves of a part that bounds do not exclude; step_seconds is the bound of each. The
  * plans of excluded leaves are added to counts. Capacity: ETT_SEARCH_LEAVES. */

@@ -188,6 +188,11 @@ static int check_degrees(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
+int ett_step_conflicts(const ett_step_plan *p) {
+  return p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
+         (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS);
+}
+
 static int check_plan(const ett_step_plan *p, ett_err *err) {
   if (!(p->bucket_bytes >= 1))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -196,8 +201,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   if ((int)p->zero < 0 || p->zero > ETT_ZERO_PARAMETERS)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'zero' must be 0 to %d, got %d",
                        ETT_ZERO_PARAMETERS, (int)p->zero);
-  if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
-      (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
+  if (ett_step_conflicts(p))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "overlap_all_to_all = batch cannot be combined with full "
                        "recompute or ZeRO-3");

@@ -200,6 +200,10 @@ int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err);
 /* The slice of ETT_PLACE_PREDICTION. */
 int ett_step_prediction(const ett_step_plan *plan);
 
+/* Whether fields of a plan exclude each other, whatever the program, the degrees and the
+ * micro-batches. */
+int ett_step_conflicts(const ett_step_plan *p);
+
 /* Degrees and rank order of a plan, and the placement of its ranks on the tiers. */
 ett_degrees ett_step_degrees(const ett_step_plan *plan);
 ett_ranks ett_step_ranks(const ett_step_plan *plan);

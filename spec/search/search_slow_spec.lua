@@ -82,6 +82,16 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
+  it("keeps a single micro-batch that needs less memory than two smaller ones", function()
+    local device = cluster.device.memory_bytes
+    local given = { devices = 1, headroom = 1 - 3.77e9 / device, plan = { seq = 128, global_batch = 2, zero = 0,
+      recompute = "none", stack = "torchtitan" }, times = false,
+      model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 }) }
+    local rows = small(given).rows
+    assert.equal(1, #rows)
+    assert.equal(2, rows[1].micro_batch)
+  end)
+
   it("keeps plans of a schedule that the condition excludes for smaller micro-batches", function()
     local given = { model = require("ett.model").new("llama", { layers = 8, hidden = 8192, heads = 64, kv_heads = 8,
       ffn = 28672, vocab = 32000 }), devices = 16, where = "schedule == 'gpipe' or micro_batch > 1",
@@ -519,7 +529,7 @@ describe("the outline of a plan", function()
         assert.is_true(least_step <= step * (1 + 1e-9))
         local seconds_of = floors:of(p, times, { cluster = cluster, placement = placement(),
           key_of = fields.program_keys(p, all) }, function() return false end)
-        local passes = p.micro_batches / p.pp * seconds_of(p.overlap_all_to_all)
+        local passes = p.micro_batches / p.pp * seconds_of(p.overlap_all_to_all)[p.recompute]
         assert.is_true(passes <= pipeline * (1 + 1e-9))
         if p.pp == 1 and p.recompute == "none" and p.zero < 2 and p.dp < 4
           and p.overlap_all_to_all == "none" then
@@ -573,10 +583,40 @@ describe("the lower bound of a program", function()
         end
       end
       lowered.program:close()
-      sums[#sums + 1] = floors:of(p, times, at, function() return false end)("none")
+      sums[#sums + 1] = floors:of(p, times, at, function() return false end)("none").none
       assert.near(passes, sums[#sums], 1e-9 * passes)
     end
     assert.is_true(math.abs(sums[2] / sums[1] - 1) > 0.01)
+  end)
+
+  it("includes the repeated forward pass of full recomputation", function()
+    local own = require("ett.model").new("mixtral", { layers = 2, hidden = 256, heads = 8, vocab = 1024, ffn = 512,
+      experts = 4, top_k = 2 })
+    local all = setmetatable({}, { __index = function() return true end })
+    local at = { cluster = cluster, placement = require("ett.profile.cluster").placement(cluster) }
+    local p = plan_module.new({ seq = 512, tp = 2, dp = 4, ep = 2, micro_batches = 1 }, own)
+    at.key_of = fields.program_keys(p, all)
+    local floors, enough = floor.new(own), {}
+    local function of() return floors:of(p, times, at, function(seconds)
+      enough[#enough + 1] = seconds.full
+      return false
+    end)("none") end
+    local least, lowered, again = of(), lower.program(own, p, times), 0.0
+    for _, kind in ipairs(lowered.kinds) do
+      for index, n in pairs(kind.place == "middle" and kind.uses or {}) do
+        local o = lowered.operations[index]
+        again = again + kind.count * n * (o.forward and o.name ~= "host" and o.forward.seconds or 0.0)
+      end
+    end
+    assert.near(again, least.full - least.none, 1e-9 * again)
+    assert.equal(least.none, least.policy)
+    local passes = require("ett.search").passes(lowered.program).none
+    assert.near(passes.full - passes.none, again, 1e-9 * again)
+    lowered.program:close()
+    -- Operators alone exclude later plans, before others of their messages are known.
+    assert.equal(0, enough[1])
+    assert.same(least, of())
+    assert.is_true(enough[3] > 0 and enough[3] < least.full)
   end)
 
   it("lowers the experts once for plans that place their ranks alike", function()
@@ -588,7 +628,7 @@ describe("the lower bound of a program", function()
       local p = plan_module.new({ seq = 512, tp = 1, pp = pp, dp = 16 // pp, ep = 4, micro_batches = 4,
         rank_order = order }, own)
       at.key_of = fields.program_keys(p, all)
-      return floors:of(p, times, at, function() return false end)("none")
+      return floors:of(p, times, at, function() return false end)("none").none
     end
     local calls, layers, floors = 0, lower.layers, floor.new(own)
     lower.layers = function(...)

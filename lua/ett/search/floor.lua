@@ -69,11 +69,18 @@ local function split(model)
   return { experts = experts, rest = rest, layer_of = layer_of }
 end
 
+-- Seconds of a part of the model that is not lowered yet.
+local zero = { computing = 0.0, computing_again = 0.0 }
+
+--- Lower bounds by kind of recomputation, from the seconds of the passes and of those that are repeated at least under
+--- full recomputation.
+local function by_kind(sum, again) return { none = sum, selective = sum, policy = sum, full = sum + again } end
+
 ---@param model table from ett.model
 ---@return table? nil: no such bounds exist for this model
 function floor.new(model)
   local parts = split(model)
-  return parts and setmetatable({ parts = parts, views = {}, known = {}, known_experts = {} }, Floor)
+  return parts and setmetatable({ parts = parts, views = {}, known = {}, known_experts = {}, computing = {} }, Floor)
 end
 
 --- A view of times for one part of the model, so that its lowered operations are cached separately.
@@ -88,29 +95,42 @@ local function view_of(self, times, name)
   return views[name]
 end
 
---- Seconds of a layer by pass and role, and their sum.
+--- Seconds of a layer by pass and role, their sum, and those that full recomputation repeats.
 local function layer_seconds(operations, uses)
-  local passes, sum = { forward = {}, backward = {} }, 0.0
+  local passes, sum, again, computing, computing_again = { forward = {}, backward = {} }, 0.0, 0.0, 0.0, 0.0
   for index, n in pairs(uses) do
     local o = operations[index]
     for pass, by_role in pairs(o.name ~= "host" and o.name ~= "gradient_accumulation" and passes or {}) do
       local seconds = o[pass] and n * o[pass].seconds or 0.0
       by_role[o.role], sum = (by_role[o.role] or 0.0) + seconds, sum + seconds
+      local computes, repeats = o.kind == "operator", pass == "forward" and not o.never_again
+      if repeats then again = again + seconds end
+      if computes then computing = computing + seconds end
+      if computes and repeats then computing_again = computing_again + seconds end
     end
   end
-  return passes, sum
+  return { passes = passes, sum = sum, again = again, computing = computing, computing_again = computing_again }
 end
 
---- Seconds of each layer of a part by pass and role, the sum over its layers, and the groups of ranks that decide.
+--- Seconds of a part of the model: { layers = seconds of each layer by pass and role; sum over its layers; again =
+--- those that full recomputation repeats, or fewer; computing, computing_again = those of both without collectives },
+--- and the groups of ranks that decide.
 local function seconds_of(self, name, p, times)
   local lowered, groups = lower.layers(self.parts[name], p, view_of(self, times:of_plan(p), name))
-  local list, whole, of, sums = {}, 0.0, {}, {}
+  local found, of, repeats = { layers = {}, sum = 0.0, again = 0.0, computing = 0.0, computing_again = 0.0 }, {},
+    not p.recompute_layers
   for i, kind in ipairs(lowered.kinds) do
     local uses = kind.uses -- one table for equal layers
-    if not of[uses] then of[uses], sums[uses] = layer_seconds(lowered.operations, uses) end
-    list[i], whole = of[uses], whole + kind.count * sums[uses]
+    of[uses] = of[uses] or layer_seconds(lowered.operations, uses)
+    local one = of[uses]
+    found.layers[i], found.sum = one.passes, found.sum + kind.count * one.sum
+    found.computing = found.computing + kind.count * one.computing
+    if repeats and kind.place == "middle" and not kind.stored then
+      found.again = found.again + kind.count * one.again
+      found.computing_again = found.computing_again + kind.count * one.computing_again
+    end
   end
-  return list, whole, groups
+  return found, groups
 end
 
 --- The placements of groups under a plan as text.
@@ -120,47 +140,53 @@ local function placements(p, cluster, groups)
   return table.concat(texts, " ")
 end
 
---- The experts of a model under a plan: seconds per layer, and the sum. Few groups exchange tokens, so many plans that
---- place other groups differently share these seconds.
-local function experts_of(self, p, times, setting)
+--- The experts of a model under a plan (seconds_of). Few groups exchange tokens, so many plans that place other groups
+--- differently share these seconds.
+---@param key string of bare_plans
+local function experts_of(self, p, times, setting, key)
   if times:of_plan(p).parts then return seconds_of(self, "experts", p, times) end
-  local known = table_at(self.known_experts, setting.cluster.name .. " " .. setting.key_of(p))
-  local key = known.groups and placements(p, setting.cluster, known.groups)
-  local found = key and known[key]
+  local known = table_at(self.known_experts, key)
+  local placed = known.groups and placements(p, setting.cluster, known.groups)
+  local found = placed and known[placed]
   if not found then
-    local layers, sum, groups = seconds_of(self, "experts", p, times)
-    found, known.groups = { layers = layers, sum = sum }, groups
-    known[placements(p, setting.cluster, groups)] = found
+    found, known.groups = seconds_of(self, "experts", p, times)
+    self.computing[key] = found
+    known[placements(p, setting.cluster, known.groups)] = found
   end
-  return found.layers, found.sum
+  return found
 end
 
---- The rest of a model under a plan: per layer, and the sum.
-local function rest_of(self, p, times, setting)
-  local bare = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
+--- Plans with the seconds of the experts, and of the rest, with keys of all that their operators depend on. Only waits
+--- for the host depend on overlap_all_to_all, apart from roles. Operators of the rest do not depend on ep and etp,
+--- except that etp may decide whether the stream is split.
+local function bare_plans(p, times, setting)
+  local experts = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
+  local stack = times:for_stack(p.stack).stack
+  local rest = setmetatable({ ep = 1, etp = stack and stack.splits_stream and p.etp or p.tp }, { __index = experts })
+  local place = setting.cluster.name .. " "
+  return experts, place .. "experts " .. setting.key_of(experts), rest, place .. setting.key_of(rest)
+end
+
+--- The rest of a model under a plan (seconds_of).
+---@param experts table, rest and key: of bare_plans
+local function rest_of(self, experts, rest, times, setting, key)
   -- In other orders the place of a stage depends on ep and etp, too.
-  if p.pp == 1 or p.rank_order:sub(-2) == "pp" then
-    bare.ep, bare.etp = 1, p.tp
-    local stack = times:for_stack(p.stack).stack
-    if stack and stack.splits_stream then bare.etp = p.etp end -- decides whether the stream is split
-  end
-  local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, setting.key_of)
-  local known = self.known[key]
-  if not known then
-    local layers, sum = seconds_of(self, "rest", bare, times)
-    known = { layers = layers, sum = sum }
-    self.known[key] = known
-  end
-  return known.layers, known.sum
+  local bare = (rest.pp == 1 or rest.rank_order:sub(-2) == "pp") and rest or experts
+  local own = setting.cluster.name .. " " .. lower.key(bare, setting.placement, setting.key_of)
+  self.known[own] = self.known[own] or seconds_of(self, "rest", bare, times)
+  self.computing[key] = self.known[own]
+  return self.known[own]
 end
 
---- Upper bound of a layer's hidden all-to-all seconds. rest, own: seconds by role, of either part.
-local function hidden(rest, own, how)
+--- Upper bound of a layer's hidden all-to-all seconds. rest, own: seconds by role, of either part; repeats: of
+--- the pass that full recomputation repeats, too.
+local function hidden(rest, own, how, repeats)
   local function get(pass, role) return (rest[pass][role] or 0.0) + (own[pass][role] or 0.0) end
   local f, b, sum = get("forward", "exchange") / 2, get("backward", "exchange") / 2, 0.0
   if how == "shared_experts" then
+    local forwards = repeats and 2 or 1
     for _, role in ipairs { "beside_dispatch", "beside_combine" } do
-      sum = sum + math.min(f, get("forward", role)) + math.min(b, get("backward", role))
+      sum = sum + forwards * math.min(f, get("forward", role)) + math.min(b, get("backward", role))
     end
   elseif how == "batch" then
     local function outside(pass)
@@ -172,25 +198,36 @@ local function hidden(rest, own, how)
   return sum
 end
 
---- A function of overlap_all_to_all: a lower bound of the seconds of a micro-batch's passes over all layers, without
---- recomputation. nil: no bound.
+--- A function of overlap_all_to_all: a table from kinds of recomputation to a lower bound of the seconds of a
+--- micro-batch's passes over all layers. nil: no bound.
 ---@param p table a clean plan
 ---@param times table from ett.step.times
 ---@param setting table of ett.search.space
----@param enough function(seconds) whether this bound suffices
+---@param enough function(seconds by kind of recomputation) whether a bound suffices
 function Floor:of(p, times, setting, enough)
   if p.lora_rank or p.frozen_layers > 0 then return nil end
-  local rest, sum = rest_of(self, p, times, setting)
-  if enough(sum) then return function() return sum end end
-  local experts, more = experts_of(self, p, times, setting)
-  return function(how)
-    local seconds, known = sum + more, {}
+  local of_experts, experts_key, of_rest, rest_key = bare_plans(p, times, setting)
+  local a, b = self.computing[rest_key] or zero, self.computing[experts_key] or zero
+  local least = by_kind(a.computing + b.computing, a.computing_again + b.computing_again)
+  if enough(least) then return function() return least end end
+  local rest = rest_of(self, of_experts, of_rest, times, setting, rest_key)
+  least = by_kind(rest.sum, rest.again)
+  if enough(least) then return function() return least end end
+  local experts = experts_of(self, of_experts, times, setting, experts_key)
+  local function of(how, repeats)
+    local seconds, known = 0.0, {}
     for k, i in ipairs(self.parts.layer_of) do
-      local of_rest = table_at(known, rest[i])
-      of_rest[experts[k]] = of_rest[experts[k]] or hidden(rest[i], experts[k], how)
-      seconds = seconds - self.parts.rest.layers[i].count * of_rest[experts[k]]
+      local outer, inner = rest.layers[i], experts.layers[k]
+      local of_outer = table_at(known, outer)
+      of_outer[inner] = of_outer[inner] or hidden(outer, inner, how, repeats)
+      seconds = seconds + self.parts.rest.layers[i].count * of_outer[inner]
     end
     return seconds
+  end
+  local sum, again = rest.sum + experts.sum, rest.again + experts.again
+  return function(how)
+    local less = of(how, false)
+    return by_kind(sum - less, math.max(0.0, again - (of(how, true) - less)))
   end
 end
 

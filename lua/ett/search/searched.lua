@@ -57,7 +57,8 @@ local words = {}
 for i, name in ipairs(searched.part) do words[i] = ("%s = p.%s"):format(name, name) end
 
 --- A copy of the fields of a part: one constructor, because a large search makes a million.
-searched.part_of = load(("local p = ... return { %s, setting = false, chunks = false, fewer = false, plans = 0 }")
+searched.part_of = load(([[local p = ...
+  return { %s, setting = false, chunks = false, fewer = false, plans = 0, excluded = 0 }]])
   :format(table.concat(words, ", ")))
 
 return searched

@@ -571,6 +571,9 @@ local function add_setting(self, setting)
   setting.p, setting.schedules, setting.has_pipelines = p, schedules_of(self, stack), stack.pipeline_schedules ~= "none"
   setting.axes, setting.staged_axes = axes_under(self, stack, false), axes_under(self, stack, true, true)
   setting.sent_axes = axes_under(self, stack, true)
+  -- Gradients of a single micro-batch may need less memory than those of several smaller ones (`beyond_passes` of
+  -- runtime/step/step.c, `ett_messages_whole_gradients`).
+  setting.single_saves = stack.frees_gradients or stack.defers_gradients
   -- Rules of the stack decide on these, if they have one value.
   for _, name in ipairs { "overlap_gradients", "overlap_parameters", "overlap_sends" } do
     if #setting.axes[name] == 1 then p[name] = setting.axes[name][1] end

@@ -15,6 +15,7 @@ local search_core = require "ett.search"
 local searched = require "ett.search.searched"
 local space_module = require "ett.search.space"
 local step_core = require "ett.step"
+local table_at = require "ett.base.table_at"
 local times_module = require "ett.step.times"
 
 -- Seconds between two exchanges of results with other processes.
@@ -125,6 +126,7 @@ end
 --- call.
 local function ask(self, question, branch, ...)
   local part, p, c_plan, chunk = branch.part, branch.plan, branch.c_plan, branch.chunk
+  self.limits.excluded = branch.part.excluded
   local setting = part.setting
   local times, hidden = self:times_of(setting.cluster), self.model.hyper.hidden
   local demands = demands_of(self, setting.cluster, p.dtype, hidden)
@@ -134,9 +136,9 @@ local function ask(self, question, branch, ...)
   c_plan.schedule, c_plan.vp, c_plan.orders = chunk.own and "custom" or chunk.schedule, chunk.vp, branch.orders
   c_plan.interleave_group = branch.interleave_group
   for _ = 1, 1000 do
-    local answer = schedules.call(branch.label, question, branch.program, c_plan, demands, self.workspace,
-      branch.stages.core, self.limits, self.counts, branch.allowed, ...)
-    if answer ~= nil then return answer end
+    local answer, excluded = schedules.call(branch.label, question, branch.program, c_plan, demands,
+      self.workspace, branch.stages.core, self.limits, self.counts, branch.allowed, ...)
+    if answer ~= nil then return answer, excluded end
     times:answer(demands, p.dtype, hidden)
   end
   error_module.raise("internal", "internal error: search: demands without times; please report the command")
@@ -149,12 +151,18 @@ local function memory_key(part, shared)
     part.pp, part.dp, tostring(shared), part.overlap_all_to_all)
 end
 
---- Records the least micro-batch that is too large; fresh: where other processes read it.
-local function add_too_large(self, key, micro_batch, fresh)
-  local known = self.too_large[key]
-  if known and known <= micro_batch then return end
-  self.too_large[key] = micro_batch
-  if fresh then fresh[key] = micro_batch end
+--- Records the least micro-batch with which kinds of recomputation need too much memory or conflict.
+---@param key string of memory_key
+---@param kinds integer their bits
+---@param fresh table? where other processes read it
+local function add_too_large(self, key, kinds, micro_batch, fresh)
+  local known = table_at(self.too_large, key)
+  for k = 0, 3 do
+    if kinds >> k & 1 == 1 and micro_batch < (known[k] or math.huge) then
+      known[k] = micro_batch
+      if fresh then fresh[("%s %d"):format(key, k)] = micro_batch end
+    end
+  end
 end
 
 --- Results of this process since the last call, as text for other processes.
@@ -171,24 +179,35 @@ function Walk:hear(text)
   for line in text:gmatch "[^\n]+" do
     local news = json.decode(line)
     for _, row in ipairs(news.rows) do self.keeper:offer(row) end
-    for key, micro_batch in pairs(news.too_large) do add_too_large(self, key, micro_batch) end
+    for name, micro_batch in pairs(news.too_large) do
+      local key, k = name:match "^(.*) (%d)$"
+      add_too_large(self, key, 1 << math.tointeger(k), micro_batch)
+    end
   end
 end
 
---- Whether a micro-batch with these seconds over all stages makes every plan of a part too slow.
+--- Whether a micro-batch makes every plan of a part too slow that may fit in memory.
+---@param seconds table<string, number> from a kind of recomputation to seconds of the micro-batch over all stages
 local function takes_too_long(self, part, seconds)
+  local least = math.huge
+  for k, kind in ipairs(part.setting.axes.recompute) do
+    if part.excluded >> (k - 1) & 1 == 0 then least = math.min(least, seconds[kind]) end
+  end
   self.keeper:steps(part.setting, self.limits, 0.0)
-  return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2]
+  return part.micro_batches * least / part.pp * (1 - 1e-9) > self.limits[2]
 end
 
---- "too_large" if a part already exceeded the memory with a smaller micro-batch, else false.
+--- Sets the kinds of recomputation of a part (bits) that a smaller micro-batch excluded already.
+--- Returns "too_large" if these are all, else false.
 local function excluded_early(self, part)
-  if self.limits.exhaustive then return false end
+  part.excluded = 0
+  if self.limits.exhaustive or part.micro_batches == 1 and part.setting.single_saves then return false end
   for _, shared in ipairs { true, part.sequence_parallel } do
-    local small = self.too_large[memory_key(part, shared)]
-    if small and part.micro_batch >= small then return "too_large" end
+    for k, small in pairs(self.too_large[memory_key(part, shared)] or {}) do
+      if part.micro_batch >= small then part.excluded = part.excluded | 1 << k end
+    end
   end
-  return false
+  return part.excluded == (1 << #part.setting.axes.recompute) - 1 and "too_large"
 end
 
 --- Whether an entry of the queue precedes another.
@@ -241,8 +260,7 @@ end
 
 --- Excludes plans of a part by bounds; adds the remaining chunks to the queue.
 local function survey_part(self, common, queue)
-  local counts, part, p, left = self.counts, common.part, common.plan, queue.count
-  local plans, too_large = counts.plans, counts.too_large
+  local part, p, excluded = common.part, common.plan, -1
   for _, chunk in ipairs(part.chunks) do
     local ways = self.ways[space_module.axes_of(part.setting, part.pp, chunk)]
     p.schedule, p.vp = chunk.schedule, chunk.vp
@@ -255,12 +273,13 @@ local function survey_part(self, common, queue)
       branch.interleave_group = interleave_group(p.interleave_group, p)
       branch.allowed = self.space.where and self.space.where:mask(p, part.setting, stages.values)
       if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
-      local least = ask(self, search_core.survey, branch)
+      local least, own = ask(self, search_core.survey, branch)
       if least < math.huge then push(queue, { least = least, branch = branch }) end
+      excluded = excluded & own
     end
   end
-  if queue.count == left and not part.fewer and counts.too_large - too_large == counts.plans - plans then
-    add_too_large(self, memory_key(part, part.sequence_parallel), part.micro_batch, self.fresh.too_large)
+  if not part.fewer then
+    add_too_large(self, memory_key(part, part.sequence_parallel), excluded, part.micro_batch, self.fresh.too_large)
   end
 end
 

@@ -106,12 +106,14 @@ static void get_call(lua_State *L, call *c) {
   int plans = axes->recomputes * axes->zeros * axes->reshards * axes->parameters *
               axes->gradients * axes->sends;
   luaL_argcheck(L, !allowed || (int)length == plans, 8, "must hold a byte a plan");
-  *c = (call){.part = {ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program"), &c->plan,
-                       axes, (const uint8_t *)allowed,
-                       ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object"),
-                       ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace")},
-              .limits = {.memory_bytes = ett_lua_number_field(L, 6, "memory_bytes", 0),
-                         .exhaustive = ett_lua_boolean_field(L, 6, "exhaustive", 0)}};
+  *c =
+      (call){.part = {ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program"), &c->plan, axes,
+                      (const uint8_t *)allowed,
+                      ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object"),
+                      ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace")},
+             .limits = {.memory_bytes = ett_lua_number_field(L, 6, "memory_bytes", 0),
+                        .exhaustive = ett_lua_boolean_field(L, 6, "exhaustive", 0),
+                        .excluded = (unsigned)ett_lua_number_field(L, 6, "excluded", 0)}};
   const double *steps = ett_lua_doubles(L, 6, &count);
   luaL_argcheck(L, count % 2 == 0, 6, "must hold pairs");
   ett_search_step *list = lua_newuserdatauv(L, (count + 1) * sizeof *list, 0);
@@ -124,18 +126,22 @@ static void get_call(lua_State *L, call *c) {
 
 /* survey(program, plan, demands, workspace, axes, limits, counts, allowed): a lower bound
  * of the plans' step time, or nil while demands have no time. Infinite: bounds exclude
- * all plans. Adds to the fields of counts. limits: {memory_bytes=, exhaustive=, and the
- * best steps as pairs memory_bytes, step_seconds}. */
+ * all plans. Second: bits of the kinds of recomputation of which all plans need too much
+ * memory, or conflict. Adds to the fields of counts. limits: {memory_bytes=, exhaustive=,
+ * excluded = these bits if they are known, and the best steps as pairs memory_bytes,
+ * step_seconds}. */
 static int survey(lua_State *L) {
   call c;
   get_call(L, &c);
   ett_search_counts counts = {0};
-  double least = ett_search_survey(&c.part, &c.limits, &counts);
+  unsigned excluded;
+  double least = ett_search_survey(&c.part, &c.limits, &counts, &excluded);
   if (counts.untimed > 0)
     return 0;
   add_counts(L, 7, &counts);
   lua_pushnumber(L, least);
-  return 1;
+  lua_pushinteger(L, excluded);
+  return 2;
 }
 
 /* expand(the same arguments): the leaves that bounds do not exclude, as five numbers
@@ -167,13 +173,18 @@ static int expand(lua_State *L) {
 }
 
 /* passes(program): seconds that the passes of a micro-batch take at least in all layers,
- * by overlap_all_to_all. */
+ * by overlap_all_to_all and recompute. */
 static int passes(lua_State *L) {
   const ett_program *program = ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
   lua_createtable(L, 0, ETT_EXCHANGE_OVERLAPS);
-  for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++)
-    ett_lua_set_number(L, ett_step_lua_overlaps[o],
-                       ett_search_passes(program, (ett_exchange_overlap)o));
+  for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
+    lua_createtable(L, 0, ETT_RECOMPUTES);
+    for (int r = 0; r < ETT_RECOMPUTES; r++)
+      ett_lua_set_number(
+          L, ett_step_lua_recomputes[r],
+          ett_search_passes(program, (ett_exchange_overlap)o, (ett_recompute)r));
+    lua_setfield(L, -2, ett_step_lua_overlaps[o]);
+  }
   return 1;
 }
 
