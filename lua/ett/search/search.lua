@@ -5,6 +5,7 @@
 --   s.rows[1].step_seconds, s.rows[1].tp
 --
 -- ett.search.space builds the space, ett.search.walk searches it, ett.search.keeper holds the best rows.
+local collect_less = require "ett.base.collect_less"
 local error_module = require "ett.base.error"
 local explain = require "ett.search.explain"
 local json = require "ett.json"
@@ -263,6 +264,7 @@ function search.new(given)
   local own = checked(given)
   own.where = own.where and where_module.new(own.where) or nil -- not false
   if own.share == nil then own.share = share_module.join() end
+  local _ <close> = collect_less()
   local space = space_module.new(own)
   local rows, walk, sum = settle(space, own)
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,

@@ -9,6 +9,7 @@
 -- answers (the first violated rule, the program) once for each relevant set of values. Plans are evaluated like single
 -- predictions, so the totals have the same digits.
 local cluster_module = require "ett.profile.cluster"
+local collect_less = require "ett.base.collect_less"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
@@ -348,12 +349,6 @@ local function fit_advice(run, base)
   end
   return ("no plan fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
     bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
-end
-
---- Collects garbage less often until the returned value is closed.
-local function collect_less()
-  local before = collectgarbage("setpause", 400)
-  return setmetatable({}, { __close = function() collectgarbage("setpause", before) end })
 end
 
 -- Whether rows have steps of different numbers of tokens.
