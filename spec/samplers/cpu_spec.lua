@@ -311,8 +311,8 @@ describe("the CPU kernels", function()
       cpu.unpin()
     end)
     local numbers = {}
-    -- How many runs are lost depends on the time slices of the system, which get longer on a busy machine: runs of
-    -- 2 ms, then longer and shorter ones.
+    -- The number of lost runs depends on the time slices of the system. On a busy machine they get longer, so runs of
+    -- several lengths are tried.
     for i, milliseconds in ipairs { 2, 2, 2, 2, 4, 4, 8, 8, 16, 1, 1, 32, 2, 4, 8, 16 } do
       local rows = math.max(1, math.floor(64 * milliseconds * 1e-3 / alone.min_seconds))
       local result = assert(pool:measure({ { kind = "gelu", pass = "forward", rows = rows, cols = 2048 } },

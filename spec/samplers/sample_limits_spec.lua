@@ -9,8 +9,8 @@ local folder = command.each_folder(_ENV)
 local function run(arguments, before) return command.ett(folder, arguments, before) end
 local function write(name, text) command.write(folder, name, text) end
 
---- Calls check(words before ett, seconds of the limit) until it returns true, with longer and longer limits: on a busy
---- machine any shape may exceed a short one.
+--- Calls check(words before ett, seconds of the limit) until it returns true, each time with a longer limit. On a busy
+--- machine any shape may exceed a short limit.
 local function with_limit(check)
   for _, seconds in ipairs { 0.3, 3, 30 } do
     if check(("ETT_KERNEL_SECONDS=%g timeout 300"):format(seconds), seconds) then return end

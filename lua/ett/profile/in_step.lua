@@ -31,9 +31,10 @@ in_step.products = {
 ---   overlap                   exponent of the sum of two overlapping times: of a large one, only the longer counts
 ---   centred, centred_backward factors of a norm that subtracts the mean (layer_norm)
 ---   reread                    share of the last-level cache above which rows are read again; slope of that effect
---- These are not fitted by it: the kernel of Transformer Engine that sums the gradients of a head's weights takes
---- 79.5 us on H100 for 16 and 4 heads of 4096 tokens, 46 us for one, and 75.1 us on H200 for 16 and 8 heads of 8192
---- tokens (rmsnorm_bwd_finalize_general_kernel; BastiaanGroot/ML-Infrastructure-Engineer, training/profiles).
+--- These are not fitted by it. They follow a kernel of Transformer Engine, rmsnorm_bwd_finalize_general_kernel, which
+--- sums the gradients of a head's weights. On H100 it takes 79.5 us for 16 and 4 heads of 4096 tokens, and 46 us for
+--- one. On H200 it takes 75.1 us for 16 and 8 heads of 8192 tokens (BastiaanGroot/ML-Infrastructure-Engineer,
+--- training/profiles).
 ---   head_start, head_step     seconds of a launch, and of one of its steps
 ---   head_blocks               blocks on a multiprocessor at most; each has a partial gradient
 in_step.norm = {

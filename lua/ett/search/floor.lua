@@ -112,9 +112,11 @@ local function layer_seconds(operations, uses)
   return { passes = passes, sum = sum, again = again, computing = computing, computing_again = computing_again }
 end
 
---- Seconds of a part of the model: { layers = seconds of each layer by pass and role; sum over its layers; again =
---- those that full recomputation repeats, or fewer; computing, computing_again = those of both without collectives },
---- and the groups of ranks that decide.
+--- The times of a part of the model, and the groups of ranks on which they depend.
+---   layers                      seconds of each layer by pass and role
+---   sum                         seconds of all layers
+---   again                       seconds that full recomputation repeats at least
+---   computing, computing_again  sum and again without collectives
 local function seconds_of(self, name, p, times)
   local lowered, groups = lower.layers(self.parts[name], p, view_of(self, times:of_plan(p), name))
   local found, of, repeats = { layers = {}, sum = 0.0, again = 0.0, computing = 0.0, computing_again = 0.0 }, {},

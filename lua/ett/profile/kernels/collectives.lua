@@ -123,8 +123,8 @@ local function fewer(by_gpus, gpus)
   return best and by_gpus[best], best
 end
 
--- What the times of a kind on a number of GPUs follow from: the curve of the nearest number `n`; for a number between
--- two measured ones also the curve of `least`, the next smaller one.
+-- The curves that give the times of a kind on a number of GPUs. One is the curve of the nearest measured number, `n`.
+-- Between two measured numbers, the curve of the next smaller one, `least`, counts too.
 local function curves_for(by_gpus, kind, gpus)
   local own, least, lower = { kind = kind, gpus = gpus, share = share(kind, gpus) }, nil, nil
   own.curve, own.n = nearest(by_gpus, gpus)

@@ -5,8 +5,8 @@
 -- Two limits apply to a kernel: memory bandwidth and the throughput of a multiprocessor. A backward pass runs a second
 -- kernel, which sums the gradients of the weights over all rows.
 --   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
---   te         Transformer Engine's: as fused. For heads (at most 128 columns) its kernel for any width stores a
---              partial gradient of the weights per block of four rows, and a second kernel sums these in four loops
+--   te         Transformer Engine's: as fused. Heads (at most 128 columns) run its kernel for any width, which stores
+--              a partial gradient of the weights per block of four rows. A second kernel sums these in four loops
 --              (common/normalization/rmsnorm/rmsnorm_bwd_semi_cuda_kernel.cu, WARPS_M and WARPS_M_FINAL)
 --   fused_fp32 the same after a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient in
 --              fp32, then a cast of the gradient) instead of 6

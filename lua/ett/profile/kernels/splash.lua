@@ -19,10 +19,10 @@ local block, lanes = 2048, 128
 -- 2,619 ms, with 8 sequences of 4096 tokens on a device (ultrons/jax-gpt).
 -- tokamax: v6e, in a step of Qwen3-8B of 3,853 ms in JAX, with three sequences of 8192 tokens. Each of its two forward
 -- passes of 36 layers takes 5.6 %, the backward pass 12.6 % (the same wiki).
--- pallas_flash: JAX's flash_attention, which PyTorch/XLA calls. Llama 3.1 8B on v6e, with four sequences of 8192 tokens
--- on a device, takes 5.87 s with it and 4.694 s with splash in torchprime, 5.95 and 4.45 s in MaxText
--- (AI-Hypercomputer/torchprime#145). The mean difference is 10.5 ms a layer and sequence. Splash's two forward passes
--- and its backward pass take 10.7 ms. Full recomputation and the same factor for both passes are assumed.
+-- pallas_flash: JAX's flash_attention, which PyTorch/XLA calls. A step of Llama 3.1 8B on v6e, with four sequences of
+-- 8192 tokens on a device, takes 5.87 s with it in torchprime, and 4.694 s with splash. In MaxText it takes 5.95 and
+-- 4.45 s (AI-Hypercomputer/torchprime#145). The mean difference is 10.5 ms a layer and sequence. Splash's two forward
+-- passes and its backward pass take 10.7 ms. Full recomputation and the same factor for both passes are assumed.
 local shares = { splash = { forward = 0.245, backward = 0.408 }, tokamax = { forward = 0.372, backward = 0.417 },
   pallas_flash = { forward = 0.124, backward = 0.2065 } }
 
