@@ -119,11 +119,12 @@ class Training:
     def timed(self, kind, within):
         if self.world > 1:
             torch.distributed.barrier()
-        before, began = delayed(), time.perf_counter()
+        before, spent, began = delayed(), time.process_time(), time.perf_counter()
         with within:
             loss = self.step()
         seconds = time.perf_counter() - began
-        lost = min(seconds, delayed() - before)
+        least = min(seconds, (time.process_time() - spent) / self.job["threads"])
+        lost = min(seconds - least, delayed() - before)  # delays of several threads at once are counted several times
         entry = [seconds - lost, lost / seconds]
         if kind == "steps" and self.world > 1:  # a step ends on its last rank and waits for delayed ranks
             entry[0] = seconds

@@ -2,7 +2,9 @@
 local command = require "command"
 local ended = command.ended
 local find = require "ett.base.find"
+local host = require "ett.host"
 local json = require "ett.json"
+local quote = require("ett.base.shell").quote
 local torch = require "ett.validate.torch"
 
 local python, reason = find.load("samplers", "torch").interpreter()
@@ -14,7 +16,8 @@ describe("ett validate --backend torch", function()
     it("reads every plan off its traces and predicts steps of other sizes, " .. layout, function()
       if not python then pending(reason) return end
       local text = ended(0, command.ett(folder, "validate --backend torch --layouts " .. layout
-        .. " --scale 0.17 --configurations " .. count .. " --steps 2 --json --out out 2>/dev/null", "timeout 600"))
+        .. " --scale 0.17 --configurations " .. count .. " --steps 2 --json --out out 2>err || (cat err; false)",
+        "timeout 600"))
       local group = assert(json.decode(text)).groups[1]
       assert.equal(count, #group.rows)
       assert.equal(group.fields_read, group.fields_right)
@@ -40,6 +43,24 @@ describe("ett validate --backend torch", function()
     text = ended(2, command.ett(folder, "validate --backend torch --thorough"))
     assert.matches("%-%-thorough is for the back end cpu; torch always runs all", text)
   end)
+end)
+
+it("a step takes no less than its processor time, however long its threads were delayed", function()
+  if not python then pending(reason) return end
+  local code = [[
+import contextlib, time
+import train
+train.delayed = lambda: 1e3 * time.perf_counter()
+case = {"layers": 2, "hidden": 64, "heads": 2, "seq": 32, "batch": 2, "vocab": 96}
+training = train.Training(case, {"threads": 1}, 0, 1)
+training.timed("alone", contextlib.nullcontext())
+spent = time.process_time()
+training.timed("alone", contextlib.nullcontext())
+spent = time.process_time() - spent
+print(0.5 * spent < training.seen["alone"][1][0] <= spent)]]
+  local words = ("cd %s && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 %s -B -c %s"):format(
+    quote(host.root .. "/samplers/torch"), quote(python), quote(code))
+  assert.equal("True\n", command.shell(words))
 end)
 
 it("the sampled sizes are around those of the report and never the same", function()
