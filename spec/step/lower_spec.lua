@@ -233,6 +233,28 @@ describe("waits for the launches of the host in a split backward pass", function
     plain, slowed = run_of("zb_h1", 512, 0), run_of("zb_h1", 512, 0, slow)
     assert.is_true(slowed.varied_p50_seconds > 2.5 * plain.step_seconds)
   end)
+
+  it("have the interval of launches of 0.5 to 1.5 times the time, also where the device waits for none", function()
+    local function waits(launch, name)
+      local e, sums, line = run_of("zb_h1", 2048, launch), { forward = 0.0, backward = 0.0, split = 0.0 }, nil
+      for _, o in ipairs(e.lowered.operations) do
+        for pass, sum in pairs(o.name == "host" and sums or {}) do
+          sums[pass] = sum + (o[pass] and o[pass][name or "seconds"] or 0.0)
+        end
+      end
+      for _, l in ipairs(e.operators) do line = line or l.name == "host" and l.seconds or nil end
+      return sums, line
+    end
+    for _, launch in ipairs { 1e-6, 2e-6, 3e-6, 4e-6, 1e-3 } do
+      for pass, most in pairs(waits(launch, "high_seconds")) do
+        assert.near(waits(1.5 * launch)[pass], most, 1e-15)
+        assert.near(waits(0.5 * launch)[pass], waits(launch, "low_seconds")[pass], 1e-15)
+      end
+    end
+    local none, line = waits(2e-6)
+    assert.is_true(none.backward == 0 and waits(2e-6, "high_seconds").backward > 0)
+    assert.is_nil(line)
+  end)
 end)
 
 describe("PyTorch's collectives along the sequence", function()

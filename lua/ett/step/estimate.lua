@@ -152,11 +152,13 @@ local function operation_lines(lowered, p, result)
       end
     end
   end
-  local lines = list.lines
-  for _, line in ipairs(lines) do
+  local lines = {}
+  for _, line in ipairs(list.lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
     line.provenance = one_provenance(line)
     if line.provenance ~= "extrapolated" then line.times_outside = nil end
+    -- A device that waits only for slower launches has no line for its host.
+    if line.seconds ~= 0 or line.name ~= "host" then lines[#lines + 1] = line end
   end
   table.sort(lines, function(a, b) return a.order < b.order end)
   for _, line in ipairs(lines) do line.order, line.most_outside = nil, nil end

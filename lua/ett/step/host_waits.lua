@@ -9,8 +9,8 @@ local host_waits = {}
 -- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
 local quantised_launches = 3
 
--- Least time of launches over their time, for the interval; assumed.
-local least_launch = 0.5
+-- Least and most time of launches over their time, for the interval; assumed.
+local least_launch, most_launch = 0.5, 1.5
 
 --- Seconds of all-to-alls that hide behind shared experts in one pass, as in runtime/step/program.c.
 local function hidden_by_shared(state, pass)
@@ -254,14 +254,15 @@ local function launch_waits(state, work, times)
     weight = weight, repeated = wait(host.repeated, device.repeated) }
 end
 
---- The operation in which a device waits for kernel launches of its host in a layer; nil if it does not wait. The host
---- launches ahead. So the wait is the launch time of the layer minus its device time without hidden all-to-alls, if
---- that is positive. A pair of micro-batches (overlap_all_to_all = "batch") is launched together. A split backward
---- pass is longer by the communication that it exposes, so it waits less. Its input gradients and weight gradients
---- wait for their own launches. The host reads the experts' numbers of tokens from the device (Megatron-Core,
---- token_dispatcher.py, _maybe_dtoh_and_synchronize). So launches of a repeated module of experts begin after the pass
---- before it. In the forward pass of such a layer the host is not ahead behind this point (points_of). The backward
---- pass has the numbers already.
+--- The operation in which a device waits for kernel launches of its host in a layer. nil if it would not wait for
+--- launches of `most_launch` times their time either. The host launches ahead. So the wait is the launch time of the
+--- layer minus its device time without hidden all-to-alls, if that is positive. A pair of micro-batches
+--- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
+--- exposes, so it waits less. Its input gradients and weight gradients wait for their own launches. The host reads the
+--- experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py, _maybe_dtoh_and_synchronize). So
+--- launches of a repeated module of experts begin after the pass before it. In the forward pass of such a layer the
+--- host is not ahead behind this point (points_of). The backward pass has the numbers already. The ends of a wait's
+--- interval are the waits for launches of `least_launch` and `most_launch` times their time.
 ---@param state table of ett.step.lower: plan, times, and the operations of the layers
 ---@param uses table<integer, number> runs of each operation in the layer
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
@@ -272,11 +273,12 @@ function host_waits.of_layer(state, uses, repeated, order)
   local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
   work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
   local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
-  if waits.forward == 0 and waits.backward == 0 and waits.split == 0 and waits.weight == 0 and waits.repeated == 0 then
+  local most = launch_waits(state, work, most_launch)
+  if most.forward == 0 and most.backward == 0 and most.split == 0 and most.weight == 0 and most.repeated == 0 then
     return nil
   end
   local function answer(pass)
-    return { seconds = waits[pass], low_seconds = least[pass], high_seconds = 1.5 * waits[pass],
+    return { seconds = waits[pass], low_seconds = least[pass], high_seconds = most[pass],
       provenance = "assumed", detail = "launches of the stack " .. stack.name }
   end
   local points = {} -- of each wait its seconds, and those of operators and all-to-alls before it
@@ -289,9 +291,9 @@ function host_waits.of_layer(state, uses, repeated, order)
     host = stack.blocking and "blocking" or "ahead", points = points,
     hides_exchanges = state.plan.overlap_all_to_all == "shared_experts",
     forward = answer "forward", backward = answer "backward",
-    split = waits.split ~= 0 and answer "split" or nil,
-    split_weight = waits.weight > 0 and answer "weight" or nil,
-    repeated = waits.repeated > 0 and answer "repeated" or nil }
+    split = (waits.split ~= 0 or most.split ~= 0) and answer "split" or nil,
+    split_weight = most.weight > 0 and answer "weight" or nil,
+    repeated = most.repeated > 0 and answer "repeated" or nil }
 end
 
 return host_waits
