@@ -5,6 +5,10 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   compared = "ampere hopper",
   context_parallel = "torch", -- torch.distributed.tensor.experimental.context_parallel
+  -- A compiler's graph waits for a collective where it starts it (torch/distributed/_functional_collectives.py,
+  -- _maybe_wrap_tensor). In graphs of training nothing moves the wait (torch/_inductor/fx_passes/post_grad.py:
+  -- reorder_for_locality, enable_overlap_scheduling). pytorch/torchtitan#3305 shows such a graph.
+  overlaps_context = false,
   repeated_keys = true, -- models/llama/model.py of 2024, Attention.forward: repeat_kv
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
   zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)

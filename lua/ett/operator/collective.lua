@@ -56,12 +56,14 @@ local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) 
 --- Ring exchange: cp - 1 blocks forward; backward as many blocks with gradients, plus one step that returns gradients.
 --- block, gradients: bytes of the keys and values of one rank, and of their gradients. gathered: one gather brings the
 --- blocks in each pass, and only gradients pass around the ring. Each step, and a gather as a whole, overlaps the
---- attention to one block. A backward pass runs the list in reverse: the last step follows those beside attention.
+--- attention to one block, unless c.overlaps_context is false. A backward pass runs the list in reverse: the last step
+--- follows those beside attention.
+---@param c table the configuration of the layer
 ---@param members string? the group of ranks, if it is a part of the context group
-local function ring(cp, members, block, gradients, gathered)
+local function ring(c, cp, members, block, gradients, gathered)
   local function message(name, bytes, pass, times)
     return { kind = "collective", name = name, group = "cp", members = members, degree = cp, bytes = bytes,
-      pass = pass, times = times, overlapped = true, pieces = cp }
+      pass = pass, times = times, overlapped = c.overlaps_context ~= false, pieces = cp }
   end
   local last = message("send_recv", gradients, "backward", 1)
   last.overlapped = false
@@ -144,10 +146,11 @@ local patterns = {
     local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * math.max(1, heads // apart) * dims
     local members = apart > 1 and "cp ring" or nil
     if cp > 1 and c.context_parallel == "torch" then
-      return join(exchanges, ring(ranks, members, kv / ranks, 4.0 / width(c.dtype) * kv / ranks, c.cp_method ~= "ring"))
+      local gradients = 4.0 / width(c.dtype) * kv / ranks
+      return join(exchanges, ring(c, ranks, members, kv / ranks, gradients, c.cp_method ~= "ring"))
     end
     if cp > 1 and c.cp_method == "ring" then
-      return join(exchanges, ring(ranks, members, kv / ranks, kv / ranks))
+      return join(exchanges, ring(c, ranks, members, kv / ranks, kv / ranks))
     end
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))

@@ -33,7 +33,7 @@ stack_module.fields = {
   tensor_core_heads = { "string", default = "all", one_of = { "all", "aligned" } },
   cp_method = { "string", default = "all_gather", one_of = { "all_gather", "ring", "ulysses" } },
   context_parallel = { "string", default = "te", one_of = { "te", "torch" } },
-  repeated_keys = flag,
+  repeated_keys = flag, overlaps_context = { "boolean", default = true },
   mamba = { "string", default = "whole", one_of = { "separate", "joint", "whole" } },
   graphs = flag, graphed = "string?", other_graphs = "string?", blocking = flag,
   moe_launches = { "nonnegative", default = 0, most = 1e3 },
