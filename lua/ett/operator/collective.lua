@@ -56,14 +56,14 @@ local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) 
 --- Ring exchange: cp - 1 blocks forward; backward as many blocks with gradients, plus one step that returns gradients.
 --- block, gradients: bytes of the keys and values of one rank, and of their gradients. gathered: one gather brings the
 --- blocks in each pass, and only gradients pass around the ring. Each step, and a gather as a whole, overlaps the
---- attention to one block, unless c.overlaps_context is false. A backward pass runs the list in reverse: the last step
+--- attention to one block, unless c.exposes_context. A backward pass runs the list in reverse: the last step
 --- follows those beside attention.
 ---@param c table the configuration of the layer
 ---@param members string? the group of ranks, if it is a part of the context group
 local function ring(c, cp, members, block, gradients, gathered)
   local function message(name, bytes, pass, times)
     return { kind = "collective", name = name, group = "cp", members = members, degree = cp, bytes = bytes,
-      pass = pass, times = times, overlapped = c.overlaps_context ~= false, pieces = cp }
+      pass = pass, times = times, overlapped = not c.exposes_context, pieces = cp }
   end
   local last = message("send_recv", gradients, "backward", 1)
   last.overlapped = false

@@ -272,11 +272,11 @@ function host_waits.of_layer(state, uses, repeated, order)
   if each == 0 and expert == 0 and gather_seconds(state) == 0 then return nil end
   local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
   work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
-  local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
   local most = launch_waits(state, work, most_launch)
   if most.forward == 0 and most.backward == 0 and most.split == 0 and most.weight == 0 and most.repeated == 0 then
     return nil
   end
+  local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
   local function answer(pass)
     return { seconds = waits[pass], low_seconds = least[pass], high_seconds = most[pass],
       provenance = "assumed", detail = "launches of the stack " .. stack.name }

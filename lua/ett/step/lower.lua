@@ -667,7 +667,7 @@ local function items_of(model, p, times)
   local layers, items, software = lower.model_layers(model, p), {}, software_of(times)
   c.cp_method = fields.context_method(p, software)
   c.context_parallel, c.repeated_keys = software.context_parallel, software.repeated_keys
-  c.overlaps_context = software.overlaps_context
+  c.exposes_context = not software.overlaps_context or nil
   c.mask_capacity = software.one_hot_experts ~= "none" and p.pad_to_capacity and p.capacity_factor or nil
   c.mask_sequences = software.one_hot_experts == "micro_batch" and p.micro_batch or 1
   c.loops_experts = software.grouped == "loop" or nil
