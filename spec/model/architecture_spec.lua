@@ -363,6 +363,7 @@ end]]):format(text))
         .. "did you mean 'flash'?",
       ["h.postion = 'rope'"] = "unknown field 'postion'; did you mean 'position'?" .. declare,
       ["h.kv_head = 4"] = "unknown field 'kv_head'; did you mean 'kv_heads'?" .. declare,
+      ["h.n_heads = 4"] = "unknown field 'n_heads'; did you mean 'heads'?" .. declare,
       ["h.ffn = h.ffn / 3"] = "field 'ffn' must be a positive integer, got 3669.3333333333",
     } do
       assert.equal("mine.lua:1: hyper-parameters after 'build': " .. wanted, raised(set, text))
@@ -377,8 +378,20 @@ end]]):format(text))
     -- Without the check, count = nil would be one layer.
     assert.matches("architecture_spec.lua:%d+: reads the unknown hyper%-parameter 'layer'; did you mean 'layers'%?",
       why(function(h) return { layers = { { name = "x", count = h.layer, ops = { "rms_norm" } } } } end))
+    assert.matches("reads the unknown hyper%-parameter 'num_hidden_layers'; did you mean 'layers'%?",
+      why(function(h) return { layers = { { name = "x", count = h.num_hidden_layers, ops = { "rms_norm" } } } } end))
     assert.matches("architecture_spec.lua:%d+: ett.model.blocks has no function 'dense_fed'; did you mean 'dense_feed'",
       why(function(h) return { layers = { { name = "x", ops = blocks.dense_fed(h) } } } end))
+    assert.matches("spec.lua:%d+: a part of a layer must be an operator's name, an entry or a list of them, got a func",
+      why(function() return { layers = { { name = "x", ops = blocks.join("rms_norm", blocks.dense_feed) } } } end))
+    assert.matches("spec.lua:%d+: blocks.layer%(h, feed%): 'feed' is missing",
+      why(function(h) return { layers = { { name = "x", ops = blocks.layer(h) } } } end))
+    assert.same({ "rms_norm" }, { blocks.with("rms_norm", { seq = 4 })[1].op }) -- one entry is a list, too
+    assert.matches("no layer is given after h", why(function(h) return blocks.decoder(h) end))
+    assert.matches("layer 2 must be a layer .* got a list",
+      why(function(h) return blocks.decoder(h, nil, { { name = "x", ops = { "gelu" } } }) end))
+    assert.matches("entry 2: needs .*; ett.model.blocks.join makes one list",
+      why(function(h) return { layers = { { name = "x", ops = { "gelu", blocks.dense_feed(h) } } } } end))
     assert.matches("blocks.moe_feed needs the fields 'experts', 'top_k'",
       why(function(h) return { layers = { { name = "x", ops = blocks.moe_feed(h) } } } end))
     local model = architecture.new(function(h)

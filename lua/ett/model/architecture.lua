@@ -39,8 +39,13 @@ end
 
 local declare = "A field of your own needs an entry in the architecture's schema"
 
--- Raises if a field of `with`, or of the hyper-parameters after `build`, has a wrong value, or is almost spelt like a
--- known one. False takes an optional field away. Other fields may belong to a user's operator.
+-- The known field that an unknown one probably means: its name in other software, or a misspelt one. Else nil.
+local function meant(key, rules, known)
+  return schema.meant(key, rules) or error_module.misspelt(tostring(key), known)
+end
+
+-- Raises if a field of `with`, or of the hyper-parameters after `build`, has a wrong value, or probably means a known
+-- one. False takes an optional field away. Other fields may belong to a user's operator.
 local function check_with(with, rules, where)
   for key, value in pairs(with) do
     local rule = rules[key] or hyper_parameters.entry_fields[key] or plan_counts[key]
@@ -49,7 +54,7 @@ local function check_with(with, rules, where)
     elseif not rule and #tostring(key) > 3 then
       local known = schema.keys(rules)
       for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
-      local near = error_module.misspelt(tostring(key), known)
+      local near = meant(key, rules, known)
       if near then
         error_module.raise("model", "%s: unknown field '%s'; did you mean '%s'? %s", where, tostring(key), near,
           declare)
@@ -92,7 +97,8 @@ local function check_entry(entry, rules, path)
     error_module.raise("model", "must be an operator's name or a table, got %s", schema.describe(entry))
   end
   if entry.op == nil and entry.collective == nil then
-    error_module.raise("model", "needs the field 'op' or 'collective'")
+    error_module.raise("model", "needs the field 'op' or 'collective'%s",
+      entry[1] and "; ett.model.blocks.join makes one list of names, entries and lists" or "")
   end
   if entry.op ~= nil then
     schema.check(entry, entry_fields)
@@ -244,12 +250,12 @@ local function notes_of(layers)
   return notes
 end
 
---- The layers that `build` makes of hyper-parameters. While it runs, reading an unknown field raises an error if its
---- name is almost that of a known field. Otherwise a misspelt name would read as nil, and a default would replace it.
+--- The layers that `build` makes of hyper-parameters. While it runs, reading an unknown field raises an error if it
+--- probably means a known one. Otherwise the name would read as nil, and a default would replace it.
 local function built_of(loaded, clean, rules)
   setmetatable(clean, { __index = function(_, key)
     if rules[key] or hyper_parameters.layer_fields[key] or type(key) ~= "string" or #key <= 3 then return nil end
-    local near = error_module.misspelt(key, schema.keys(rules))
+    local near = meant(key, rules, schema.keys(rules))
     if near then
       error_module.raise("model", "%sreads the unknown hyper-parameter '%s'; did you mean '%s'? %s",
         error_module.line(2), key, near, declare)

@@ -16,8 +16,11 @@ function blocks.append(list, ...)
     local part = select(i, ...)
     if type(part) == "string" or (type(part) == "table" and (part.op or part.collective)) then
       list[#list + 1] = part
-    elseif part then
+    elseif type(part) == "table" and (part[1] ~= nil or next(part) == nil) then
       table.move(part, 1, #part, #list + 1, list)
+    elseif part then
+      error_module.raise("model", "%sa part of a layer must be an operator's name, an entry or a list of them, got %s",
+        error_module.line(2), schema.describe(part))
     end
   end
   return list
@@ -34,7 +37,7 @@ local enter_head = { collective = "tensor_enter", with = { unquantised = true } 
 ---@param fields table|fun(c: table): table
 function blocks.with(entries, fields)
   local list = {}
-  for i, entry in ipairs(entries) do
+  for i, entry in ipairs(blocks.join(entries)) do
     local own = merged(type(entry) == "string" and { op = entry } or entry)
     local inner = own.with
     own.with = function(c)
@@ -202,6 +205,10 @@ function blocks.layer(h, feed)
       blocks.residual(h))
   end
   local post = h.post_norms and name or nil -- Gemma 2 also has a norm after both blocks
+  if not (feed or h.no_mlp) then
+    error_module.raise("model", "%sblocks.layer(h, feed): 'feed' is missing; it may be blocks.dense_feed(h) or "
+      .. "blocks.moe_feed(h)", error_module.line(2))
+  end
   local first = not h.no_attention and blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h))
   local second = not h.no_mlp and blocks.join(norm, feed, post, blocks.residual(h))
   return blocks.join(first or nil, second or nil)
@@ -371,10 +378,24 @@ local function multi_token(h, layer, count, copied)
       layer.ops, norm) }
 end
 
+-- The embedding and the given layers; nil is skipped. The caller is two functions up, for messages.
+local function body_of(h, ...)
+  local layers, where = { blocks.embedding(h) }, error_module.line(3)
+  for i = 1, select("#", ...) do
+    local layer = select(i, ...)
+    if type(layer) == "table" and layer[1] ~= nil then
+      error_module.raise("model", "%sblocks.decoder(h, …): layer %d must be a layer { name =, count =, ops = }, got a "
+        .. "list; table.unpack(list) gives its elements one by one", where, i)
+    end
+    layers[#layers + 1] = layer
+  end
+  if #layers == 1 then error_module.raise("model", "%sblocks.decoder(h, …): no layer is given after h", where) end
+  return layers
+end
+
 --- The layers of a decoder: embedding, the given layers, head.
 function blocks.decoder(h, ...)
-  local layers = { blocks.embedding(h) }
-  for _, layer in ipairs { ... } do layers[#layers + 1] = layer end
+  local layers = body_of(h, ...)
   local layer, further = layers[#layers], h.mtp_layers or 0
   if further > 0 then
     layers[#layers + 1] = multi_token(h, layer, 1, true)
