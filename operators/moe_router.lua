@@ -9,12 +9,13 @@ local function doubles() return require "ett.operator.doubles" end -- for tests 
 local op = { name = "moe_router", aliases = { "router" }, family = "router",
   summary = "expert scores and top-k selection", moves = { "moe_permute", "moe_unpermute" } }
 
-op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "count" }
+op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "count", bias = "natural?" }
 
 op.constraints = { { "top_k must be at most experts", function(s) return s.top_k <= s.experts end } }
 
 function op.shape(c)
-  return { tokens = shapes.routed_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k }
+  return { tokens = shapes.routed_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k,
+    bias = shapes.bias(c) }
 end
 
 function op.flops(s, pass)
@@ -29,7 +30,7 @@ function op.bytes(s, dtype, pass)
   return rows + (pass == "backward" and 1.5 or 1.0) * (4.0 * 4 * s.tokens * s.experts)
 end
 
-function op.parameters(s) return s.hidden * s.experts end
+function op.parameters(s) return (s.hidden + (s.bias or 0)) * s.experts end
 
 --- Stores the input and the fp32 probabilities.
 function op.activation_bytes(s, dtype)

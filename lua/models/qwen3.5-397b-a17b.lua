@@ -4,6 +4,6 @@ return {
   architecture = "mixtral", parameters = 396e9,
   hyper = { layers = 60, hidden = 4096, heads = 32, kv_heads = 2, head_dim = 256, vocab = 248320,
     rotary_fraction = 0.25, qk_norm = true, attention_gate = true, experts = 512, top_k = 10, moe_ffn = 1024,
-    shared_ffn = 1024, linear_key_heads = 16, linear_value_heads = 64,
+    shared_ffn = 1024, shared_gate = true, linear_key_heads = 16, linear_value_heads = 64,
     layer_types = { "linear_attention", "linear_attention", "linear_attention", "full_attention" } },
 }

@@ -584,7 +584,7 @@ describe("a Hugging Face configuration", function()
       "ernie-4.5-0.3b", "chatglm-6b", "chatglm3-6b", "baichuan-7b", "baichuan-13b", "seed-oss-36b", "t5-small",
       "hunyuan-a13b", "exaone-4.0-32b",
       "t5-11b", "flan-t5-xl", "vit-b-16", "vit-l-16", "mamba-2.8b", "mamba2-2.7b", "jamba-v0.1", "lfm2-1.2b",
-      "lfm2-8b-a1b", "falcon-h1-0.5b" } do
+      "lfm2-8b-a1b", "falcon-h1-0.5b", "qwen1.5-moe-a2.7b", "qwen3-next-80b-a3b", "gpt-oss-20b" } do
       for _, m in ipairs(models) do
         if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end
       end

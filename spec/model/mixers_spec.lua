@@ -351,6 +351,17 @@ describe("attention to a part of the tokens", function()
     assert.equal(2048, found.lightning_indexer.shape.seq_q)
   end)
 
+  it("of Qwen3-Next precedes gated shared experts", function()
+    local found, list = items_of(model_module.new "qwen3-next-80b-a3b", 2, { tp = 2, micro_batch = 1, seq = 64,
+      sequence_parallel = true })
+    assert.matches("linear_down, shared_gate, residual_add", table.concat(names_of(list), ", "), 1, true)
+    local s, op = found.shared_gate.shape, found.shared_gate.operator
+    assert.same({ tokens = 32, hidden = 2048 }, s)
+    assert.equal(2 * 32 * 2048, op.activation_bytes(s, "bf16")) -- the output of the experts
+    assert.equal(2 * 32 * 2048 * 3, op.bytes(s, "bf16", "forward"))
+    assert.equal(2048, op.parameters(s))
+  end)
+
   it("has a learned sink for each head", function()
     local found = items_of(model_module.new "gpt-oss-20b", 2, { tp = 4, micro_batch = 1, seq = 4096 })
     assert.same({ 1, 1 }, { found.swiglu.shape.clamped, found.rope.shape.scaled })

@@ -43,7 +43,7 @@ describe("a preset", function()
       local preset = find.load_file(find.path("lua/models", name))
       if architecture.parameters(model_module.new(name)) == preset.parameters then exact = exact + 1 end
     end
-    assert.is_true(exact >= 76, exact)
+    assert.is_true(exact >= 81, exact)
   end)
 
   it("is found regardless of case and punctuation, and by a part of its name", function()

@@ -437,6 +437,17 @@ describe("a user's own operator", function()
     assert.equal(where .. "must be a table of named fields, got nil", raised(gemm.linear, { name = "mine" }))
   end)
 
+  it("that is a linear layer has no biases if the field that decides is 0 or false", function()
+    local op = require("ett.operator.gemm").linear({ name = "mine", summary = "mine" },
+      { place = "outside", inputs = "hidden", outputs = "ffn", bias = { "own_bias" } })
+    local function parameters(own, bias)
+      return op.parameters(op.shape { tp = 1, cp = 1, micro_batch = 1, seq = 1, hidden = 4, ffn = 8, own_bias = own,
+        bias = bias })
+    end
+    assert.same({ 40, 40, 40, 32, 32, 32 }, { parameters(true), parameters(1), parameters(nil, true),
+      parameters(0, true), parameters(false, true), parameters() })
+  end)
+
   it("may be a changed copy of another operator, but not the other operator", function()
     local copy = [[
 local op = {}

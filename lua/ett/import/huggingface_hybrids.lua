@@ -201,9 +201,9 @@ function hybrids.register(add)
   add("nemotron_h", "hybrid", { gated_mlp = false, heads = 1 }, { read = nemotron_h })
   add("mamba falcon_mamba", "hybrid", { heads = 1, tied_embeddings = true }, { read = pure "mamba" })
   add("mamba2", "hybrid", { heads = 1, tied_embeddings = false }, { read = pure "mamba2" })
-  local gated = { qk_norm = true, attention_gate = true, rotary_fraction = 0.25 }
-  add("qwen3_next qwen3_5_moe_text", "mixtral", gated, { read = qwen3_next })
-  add("qwen3_5_text", "llama", gated, { read = qwen3_next })
+  add("qwen3_next qwen3_5_moe_text", "mixtral", { qk_norm = true, attention_gate = true, shared_gate = true,
+    rotary_fraction = 0.25 }, { read = qwen3_next })
+  add("qwen3_5_text", "llama", { qk_norm = true, attention_gate = true, rotary_fraction = 0.25 }, { read = qwen3_next })
   add("bert", "encoder", { token_types = 2 }, { read = bert, learned = true })
   add("roberta xlm-roberta", "encoder", { token_types = 1, pooler = false }, { read = bert, learned = true })
   add("vit", "encoder", { vocab = 1000 }, { read = vit, learned = true })

@@ -133,7 +133,8 @@ end })
 
 --- Mixtures of experts.
 add("mixtral", "mixtral")
-add("qwen2_moe", "mixtral", { qkv_bias = true }, { read = function(_, hyper) hyper.attention_bias = nil end })
+add("qwen2_moe", "mixtral", { qkv_bias = true, shared_gate = true },
+  { read = function(_, hyper) hyper.attention_bias = nil end })
 add("qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text", "mixtral", { qk_norm = true })
 add("olmoe flex_olmo", "mixtral", { qk_norm = true, qk_norm_whole = true })
 add("granitemoe granitemoeshared", "mixtral")

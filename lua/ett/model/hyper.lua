@@ -56,6 +56,7 @@ hyper.fields = {
   moe_latent = count "width of tokens in their experts (default hidden)",
   moe_ffn = count "width of an expert", shared_ffn = count("width of all shared experts together", 22),
   shared_experts = { "natural", optional = true, most = 1 << 10, help = "experts that every token uses" },
+  shared_gate = flag "sigmoid gate of the shared experts' output",
   expert_groups = count("groups of experts", 16), top_groups = count("groups that a token may choose from", 16),
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },

@@ -93,9 +93,10 @@ function shapes.need(c, who, ...)
   end
 end
 
---- 1 if a linear layer has biases, else nil. The first of the named fields of `c` that is set decides, else `bias`.
+--- 1 if a linear layer has biases, else nil. The first of the named fields of `c` that is set decides, else `bias`. The
+--- values false and 0 mean none.
 function shapes.bias(c, ...)
-  for _, name in ipairs { ... } do if c[name] ~= nil then return c[name] and 1 or nil end end
+  for _, name in ipairs { ... } do if c[name] ~= nil then return c[name] and c[name] ~= 0 and 1 or nil end end
   return c.bias and 1 or nil
 end
 

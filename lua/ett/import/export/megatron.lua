@@ -63,6 +63,7 @@ local function experts(h, add)
   add("moe-latent-size", h.moe_latent)
   add("moe-shared-expert-intermediate-size", h.shared_ffn or (h.shared_experts or 0) > 0
     and h.shared_experts * (h.moe_ffn or h.ffn) or nil)
+  add("moe-shared-expert-gate", h.shared_gate)
   add("moe-router-num-groups", h.expert_groups)
   add("moe-router-group-topk", h.expert_groups and (h.top_groups or h.expert_groups))
   local first, every = h.first_dense_layers or 0, h.moe_every or 1

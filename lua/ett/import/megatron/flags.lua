@@ -38,7 +38,7 @@ flags.switches = set [[
   deepspeed checkpoint-activations disable-moe-token-dropping parallel-attention new-decoder-architecture
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm qk-l2-norm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep
-  moe-shared-expert-overlap moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
+  moe-shared-expert-gate moe-shared-expert-overlap moe-pad-expert-input-to-capacity moe-use-legacy-grouped-gemm
   moe-router-padding-for-quantization moe-router-padding-for-fp8
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations moe-layer-recompute use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
@@ -60,7 +60,7 @@ flags.unmodelled = set [[
   cpu-offloading ddp-num-buckets
   apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
   high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
-  encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate
+  encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce
   moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity

@@ -146,6 +146,7 @@ local function set_experts(hyper, args)
   hyper.top_k = deepspeed and args:number("topk", 1) or args:number("moe-router-topk", 2)
   hyper.moe_ffn = args:number("moe-ffn-hidden-size", hyper.ffn)
   hyper.shared_ffn = args:number "moe-shared-expert-intermediate-size"
+  hyper.shared_gate = args:has "moe-shared-expert-gate" or nil
   hyper.moe_latent = args:number "moe-latent-size"
   hyper.expert_groups, hyper.top_groups = args:number "moe-router-num-groups", args:number "moe-router-group-topk"
   if deepspeed then hyper.moe_every = args:number("expert-interval", 2) else set_expert_layers(hyper, args) end
