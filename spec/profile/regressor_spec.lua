@@ -447,6 +447,18 @@ describe("ett.profile.samples", function()
     end
   end)
 
+  it("keeps scans of the family bmm apart from products", function()
+    local function pool_of(name, c)
+      local op = operator.get(name)
+      local pool, family = samples.dims(op, op.shape(c))
+      assert.equal(pool, samples.pool(op))
+      return pool, family
+    end
+    local c = { tp = 1, cp = 1, micro_batch = 1, seq = 1024, hidden = 2048, heads = 16, kv_heads = 16, head_dim = 128 }
+    assert.same({ "ssd_scan", "wave" }, { pool_of("ssd_scan", c) })
+    assert.same({ "bmm", "gemm" }, { pool_of("bmm_qk", c) })
+  end)
+
   it("counts the pairs that a causal mask leaves to a rank", function()
     local op = operator.get "flash_attention"
     local function mask(seq_q, causal, shards)

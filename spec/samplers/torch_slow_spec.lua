@@ -123,6 +123,18 @@ describe("samplers/torch on the host", function()
     assert.is_table((session.measure(operator.get "gelu", { tokens = 4, width = 8 })))
   end)
 
+  with_torch("measures the scan that its page prints", function()
+    local page = require("tree").read "samplers/torch/README.md"
+    local op = operator.check(assert(load(page:match "```lua\n(.-)\n```"))(), "wkv7.lua")
+    local c = { micro_batch = 1, seq = 8, tp = 2, cp = 1, heads = 4, hidden = 32 }
+    local results = assert(session.measure(op, op.shape(c)))
+    assert.is_true(results.forward.seconds > 0 and results.backward.seconds > 0)
+    assert.equal(8.0 * 8 * 2 * 8 ^ 2, op.flops(op.shape(c), "forward"))
+    assert.is_nil(op.refuse(c))
+    c.cp = 2
+    assert.matches("cp must be 1", op.refuse(c))
+  end)
+
   with_torch("ends a session whose process died with that process's last message", function()
     local text = "import os, sys\nprint('killed by the driver', file=sys.stderr, flush=True)\nos._exit(3)"
     local results, err = session.measure({ name = "deadly", torch = text, passes = { "forward" } }, { n = 4 })

@@ -54,6 +54,10 @@ local function has_others(k, family)
   return false
 end
 
+-- Whether the operator is one product, whose samples serve all products. A scan of many products (`unmeasured` of its
+-- file) is none: a pool of both would give its times to the products.
+local function is_product(op) return (op.family == "gemm" or op.family == "bmm") and not op.unmeasured end
+
 --- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool: operators that run the same
 --- kernel share a pool.
 ---@param as_wave boolean? in the form of the family `wave`
@@ -62,9 +66,9 @@ end
 ---@return string[]|nil names of the numbers of the family `wave`
 function samples.dims(op, s, as_wave)
   local k = op.kernel_shape(s)
-  local family = as_wave and "wave" or op.family
+  local family = (as_wave or required[op.family] and op.unmeasured) and "wave" or op.family
   if missing(k, family) then return samples.pool(op), nil, {} end
-  if family == "gemm" or family == "bmm" then
+  if is_product(op) then
     return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
   elseif family == "attention" then
     -- A causal mask is aligned with the last query and key, unless each context-parallel rank (shards) has half of all
@@ -93,7 +97,7 @@ function samples.dims(op, s, as_wave)
 end
 
 --- The pool of an operator; it does not depend on the shape.
-function samples.pool(op) return (op.family == "gemm" or op.family == "bmm") and op.family or op.name end
+function samples.pool(op) return is_product(op) and op.family or op.name end
 
 --- The parts of a file name: { gpu=, name=, dtype=, nodes=, gpus= }; nil for other names.
 function samples.parse_name(file)
