@@ -1,8 +1,9 @@
 # The prompt, through a pipe: no prompts are shown, what things come to is.
 
-$ printf '1 + 1\n_ * 2\nx = { b = 1, a = { 1, "two" } }\nx\nfor i = 1, 2 do\n  print(i)\nend\nnil, true\nhelp\n' | ett repl
+$ printf '1 + 1\n_ * 2\n2^40 / 3, 6 / 3, 1 / 0, { 2^40 / 3 }\nx = { b = 1, a = { 1, "two" } }\nx\nfor i = 1, 2 do\n  print(i)\nend\nnil, true\nhelp\n' | ett repl
 2
 4
+366503875925.33	2	inf	{ 3.66504e+11 }
 { a = { 1, "two" }, b = 1 }
 1
 2

@@ -10,7 +10,7 @@ local pretty = require "ett.base.pretty"
 -- Local copies: a session that overwrites globals must not break the REPL.
 local load, pcall, print, rawget, table, tostring, type, xpcall = load, pcall, print, rawget, table, tostring, type,
   xpcall
-local io, os, require, setmetatable = io, os, require, setmetatable
+local io, os, require, setmetatable, math_type = io, os, require, setmetatable, math.type
 
 local repl = {}
 
@@ -72,6 +72,12 @@ local function describe(value)
   return ok and text or "error without a description"
 end
 
+-- A result as text. A number alone has as many digits as `print` gives; in a table six are enough.
+local function shown(value)
+  if math_type(value) == "float" and value - value == 0 then return ("%.14g"):format(value) end
+  return pretty.value(value)
+end
+
 --- Runs a chunk and prints its results or its error; never raises.
 ---@return boolean ok
 function repl.evaluate(chunk, env)
@@ -87,7 +93,7 @@ function repl.evaluate(chunk, env)
   env._ = results[2]
   local parts = {}
   for i = 2, results.n do
-    local ok, text = pcall(pretty.value, results[i])
+    local ok, text = pcall(shown, results[i])
     parts[#parts + 1] = ok and text or ("a %s that cannot be shown: %s"):format(type(results[i]), describe(text))
   end
   print(pretty.plain(table.concat(parts, "\t")))

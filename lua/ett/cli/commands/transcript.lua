@@ -55,7 +55,7 @@ local function answer(case, path, forks)
   end
   local folders, host, quote = require "ett.base.folder", require "ett.host", require("ett.base.shell").quote
   return folders.within(function(folder)
-    local script = ("cd %s && export PATH=%s:$PATH ETT_ROOT=%s SPEC=%s && (%s) 2>&1"):format(quote(folder),
+    local script = ("cd %s && export PATH=%s:$PATH ETT_ROOT=%s SPEC=%s && (%s\n) 2>&1"):format(quote(folder),
       quote(host.prefix .. "/bin"), quote(host.root), quote(path:match("^(.*)/[^/]*$") or "."), case.command)
     local pipe = assert(io.popen(script, "r"))
     local actual = {}
