@@ -20,6 +20,20 @@ describe("examples", function()
     assert.is_nil(find.path("operators", "relu2")) -- not in the library
   end)
 
+  it("of a vision-language model and a diffusion transformer have the published sizes", function()
+    local e = run "vision_language/init.lua"
+    -- Weights of CLIP's tower (303507456) without its unused last layer and norm; of the projector; of Vicuna 7B.
+    local layer, projector, decoder = 12 * 1024 ^ 2 + 13 * 1024, 1024 * 4096 + 4096 ^ 2 + 2 * 4096, 6738415616
+    assert.equal(303507456 - layer - 2048 + projector + decoder, e.model.parameters)
+    assert.equal(303507456 - layer - 2048, e.stages[1].frozen_parameters)
+    -- Products of a PyTorch module on the meta device, with half of the pairs under the causal mask. PyTorch does not
+    -- compute the gradient of the projector's input.
+    assert.near(128 * 8.491998e13, e.model_flops_per_step, 128 * 1e10)
+    e = run "diffusion_transformer/init.lua"
+    assert.equal(675129632 - 256 * 1152, e.model.parameters) -- the positions are constants
+    assert.near(118.64e9, e.model_flops_per_step / (256 * 3 * 2), 0.05e9) -- table 1 of the paper, in multiply-adds
+  end)
+
   it("of unlike nodes give slower stages fewer layers, which is faster", function()
     local e, even = run "unlike_nodes/init.lua", run("unlike_nodes/init.lua", "split=8,8,8,8")
     assert.equal("NVIDIAA100-SXM4-80GB", e.stages[4].device)
