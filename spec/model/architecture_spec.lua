@@ -2,6 +2,7 @@
 local command = require "command"
 local architecture = require "ett.model.architecture"
 local collective = require "ett.operator.collective"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local raised = require "raised"
 
@@ -19,6 +20,38 @@ local function bytes_of(model, plan, group, pass)
   end
   return total
 end
+
+it("layers with reused weights add FLOPs, stored bytes and gradients, but no weights", function()
+  local blocks, estimate = require "ett.model.blocks", require "ett.step.estimate"
+  local function run(reused, plan)
+    plan.seq, plan.micro_batches = 512, 2
+    return estimate { plan = plan, cluster = "dgx_h100", model = architecture.new(function(h)
+      local ops = blocks.layer(h, blocks.dense_feed(h))
+      return blocks.decoder(h, { name = "first", ops = ops },
+        { name = "again", count = 3, ops = reused and blocks.reused(ops) or ops })
+    end, { layers = 4, hidden = 256, heads = 4, vocab = 1000, norm = "rms_norm" }) }
+  end
+  local function lines(e)
+    local seconds = {}
+    for _, line in ipairs(e.operators) do seconds[line.name] = line.seconds end
+    return seconds
+  end
+  for _, plan in ipairs { {}, { tp = 2, sequence_parallel = true }, { dtype = "fp8", stack = "megatron" } } do
+    local own, again = run(false, merged(plan)), run(true, merged(plan))
+    assert.equal(3 * (12 * 256 ^ 2 + 2 * 256), own.model.parameters - again.model.parameters)
+    assert.equal(own.model_flops_per_step, again.model_flops_per_step)
+    local one, other = own.stages[1], again.stages[1]
+    assert.equal(one.activation_bytes, other.activation_bytes)
+    assert.near((own.model.parameters - again.model.parameters) / (plan.tp or 1),
+      one.parameters - other.parameters, 2 * 256 * 3)
+    local apart, shared = lines(own), lines(again)
+    assert.near(apart.gradient_accumulation, shared.gradient_accumulation, 1e-9)
+    assert.is_true(shared.optimizer < apart.optimizer)
+    assert.is_true(other.quantised_bytes < one.quantised_bytes or not plan.dtype)
+    assert.same({}, again.warnings)
+  end
+  assert.matches("layer 'again': reuses weights of 'rms_norm'; a stage without", run(true, { pp = 2 }).warnings[1])
+end)
 
 describe("bundled architectures", function()
   it("have the published parameter counts of their models", function()

@@ -24,7 +24,7 @@ local architecture = {}
 local places = { first = 1, middle = 2, prediction = 3, last = 4 }
 
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
-  with = "any?", when = "function?", same_input = "boolean?",
+  with = "any?", when = "function?", same_input = "boolean?", reused = "boolean?",
   module = { "string", optional = true, one_of = modules.names },
   tensor = { "string", optional = true, one_of = schema.keys(modules.tensors) },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
@@ -360,11 +360,24 @@ local function shape_of(op, own, layer)
   return shape
 end
 
+local reusing = setmetatable({}, { __mode = "k" }) -- operator -> the same, with weights of an earlier run
+
+-- The operator of an entry. If the entry reuses weights, the operator has none of its own.
+local function operator_of(entry)
+  local op = operator.get(entry.op)
+  if not entry.reused then return op end
+  if not reusing[op] then
+    local same = merged(op, { reused_parameters = op.parameters })
+    same.parameters, reusing[op] = nil, same
+  end
+  return reusing[op]
+end
+
 -- The operation of an entry that names an operator. Raises if the operator refuses the plan.
 ---@param own table the configuration c with the entry's `with`
 ---@param known table<table, table> of operators in this layer, of entries without `with`: { shape, model FLOPs }
 local function operation_of(entry, c, own, role, layer, known)
-  local op = operator.get(entry.op)
+  local op = operator_of(entry)
   local one = own == c and known[op]
   if not one then
     local why = op.refuse and op.refuse(own)
@@ -434,7 +447,7 @@ function architecture.parameters(model, seq)
   local total, rounded = 0, 0.0
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do
-      local op = entry.op and operator.get(entry.op)
+      local op = entry.op and operator_of(entry)
       if op and op.parameters then
         local runs = layer.count * (entry.times or 1)
         local own = op.parameters(shape_of(op, architecture.overlay(c, entry.with), layer))

@@ -53,6 +53,16 @@ function blocks.with(entries, fields)
   return list
 end
 
+--- The entries, with the weights of an earlier run of the same operators (ALBERT, Zamba2).
+function blocks.reused(entries)
+  local list = {}
+  for i, entry in ipairs(blocks.join(entries)) do
+    local named = type(entry) == "string" and { op = entry } or entry
+    list[i] = named.op and merged(named, { reused = true }) or named
+  end
+  return list
+end
+
 -- An entry that selective recomputation may recompute as one of Megatron-LM's modules.
 local function of_module(module, op, with, same_input)
   return { op = op, module = module, with = with, same_input = same_input }

@@ -352,6 +352,18 @@ local function looped_experts(model, stack)
     :format(stack.name, stack.name) or nil
 end
 
+-- A warning if stages may lack the weights that a layer reuses.
+local function reused_elsewhere(plan, model)
+  for _, layer in ipairs(plan.pp > 1 and model.layers or {}) do
+    for _, entry in ipairs(layer.ops) do
+      if entry.reused then
+        return ("layer '%s': reuses weights of '%s'; a stage without their first run counts neither a copy of them nor "
+          .. "the sum of their gradients over the stages"):format(layer.name, entry.op)
+      end
+    end
+  end
+end
+
 -- A warning if the software runs on GPUs only, and the devices are TPUs.
 local function without_tpus(device, stack)
   return device.generation == "tpu" and not stack.runs_on_tpus and ("the stack %s does not run on TPUs, stack=maxtext "
@@ -395,6 +407,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   list[#list + 1] = registered_over_nodes(e, stack)
   list[#list + 1] = looped_experts(model, stack)
+  list[#list + 1] = reused_elsewhere(e.plan, model)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.

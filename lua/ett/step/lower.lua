@@ -33,8 +33,8 @@ local product = operators.products
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 -- Default fields of an operation. C uses the same defaults.
-local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
-  sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
+local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
+  reused_parameters = 0, quantised_bytes = 0, sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
   waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none",
@@ -320,8 +320,11 @@ local function way_of(state, item)
     weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
       or op.experts and "expert_parameters" or "dense_parameters",
     passes = passes, forward_share = 1 / passes, is_product = product[op.family],
-    is_quantised = op.family == "gemm" and schema.dtype_bytes[dtype] < 2 }
+    is_quantised = op.family == "gemm" and not op.reused_parameters and schema.dtype_bytes[dtype] < 2 }
 end
+
+--- Weights of an earlier run that a run reuses.
+local function reused_parameters(op, s) return op.reused_parameters and op.reused_parameters(s) or 0 end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param way table of way_of
@@ -331,6 +334,7 @@ local function operation_of(state, item, way, parameters, gradient)
   local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
   local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
+  local reused = item.frozen and 0 or reused_parameters(op, s)
   local dropped = way.keeps and dropped_bytes(stack, item, again, activation, way.stored) or 0
   local operation = {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
@@ -339,7 +343,8 @@ local function operation_of(state, item, way, parameters, gradient)
     forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
-    weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
+    reused_parameters = reused, weight_working_bytes = gradient,
+    weight_share = item.frozen and 0 or weight_share(op, parameters + reused),
     dropped_bytes = dropped,
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients are as large as other stored tensors that are freed:
@@ -396,7 +401,8 @@ end
 local function known_of(state, item, id, place)
   local op, s, shape, bytes = item.operator, item.shape, nil, nil
   if state.shares_gradients and op.family == "gemm" and slices.is_repeated_place[place] and not item.frozen then
-    shape, bytes = cached_gradient(state, s, (parameters_of(state, op, s) + 0.0) * state.width)
+    local weights = parameters_of(state, op, s) + reused_parameters(op, s)
+    shape, bytes = cached_gradient(state, s, (weights + 0.0) * state.width)
     id = ("%s c%d %s"):format(id, shape, bytes > 0)
   end
   if item.frozen or s.tied then return nil, nil, shape, bytes end
@@ -421,7 +427,7 @@ local function add_operator(state, item, place)
     local s = item.shape
     local parameters = parameters_of(state, op, s)
     local gradient = not shape and (op.family == "gemm" or op.family == "embedding") and not item.frozen
-      and (parameters + 0.0) * state.width or 0
+      and (parameters + reused_parameters(op, s) + 0.0) * state.width or 0
     local ways = table_at(state.ways, op)
     if not ways[way] then ways[way] = way_of(state, item) end
     operation = operation_of(state, item, ways[way], parameters, gradient)
@@ -549,7 +555,7 @@ local function add_accumulation(state, uses)
   for index, n in pairs(uses) do
     local o = state.operations[index]
     if o.kind == "operator" and (not fused or o.family == "gemm") then
-      parameters = parameters + n * (o.dense_parameters + o.expert_parameters)
+      parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.reused_parameters)
     end
   end
   if parameters * bytes <= 0 then return end
