@@ -496,7 +496,8 @@ return op]]
   end)
 
   it("that reads a field that configurations never have is told the nearest", function()
-    for name, field in pairs { misspelt = "fnn", absent = "experts" } do
+    require "ett.model" -- adds the names of hyper-parameters
+    for name, field in pairs { misspelt = "fnn", absent = "experts", foreign = "hidden_size" } do
       write(name, ([[
         local op = { name = "%s", summary = "s", schema = { tokens = "count" } }
         function op.shape(c) return { tokens = c.%s * 2 } end
@@ -509,6 +510,8 @@ return op]]
     assert.matches("misspelt.lua:2: attempt to perform arithmetic on a nil value (field 'fnn'); did you mean 'ffn'?",
       raised(operator.get("misspelt").shape, dense), 1, true)
     assert.matches("on a nil value %(field 'experts'%)$", raised(operator.get("absent").shape, dense))
+    assert.matches("(field 'hidden_size'); did you mean 'hidden'?", raised(operator.get("foreign").shape, dense), 1,
+      true)
     assert.equal(64, dense.ffn)
   end)
 

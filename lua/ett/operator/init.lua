@@ -127,9 +127,13 @@ end
 --- Rules of the fields that configurations may have; ett.plan and ett.model add theirs.
 operator.configuration = {}
 
--- Text on a field that configurations never have: the nearest field, or "".
+-- Text on a field that configurations never have: the field with this name in other software, the nearest field, or "".
 local function nearest_field(field, c)
   for _, rules in pairs(operator.configuration) do if rules[field] then return "" end end
+  for _, of in ipairs(schema.keys(operator.configuration)) do
+    local known = schema.meant(field, operator.configuration[of])
+    if known and c[known] ~= nil then return ("; did you mean '%s'?"):format(known) end
+  end
   return error_module.suggestion(field, schema.keys(c))
 end
 
