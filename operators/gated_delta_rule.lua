@@ -74,10 +74,13 @@ end
 --- Per head: the decay rate, and the bias of each decay.
 function op.parameters(s) return numbers_of(s) end
 
---- Stores queries, keys, values and the fp32 numbers of each head.
+--- Stores values, the fp32 numbers of each head, the inverse of each chunk, and queries and keys of each value head:
+--- Transformers (Qwen3-Next) and Megatron-Core repeat them for the value heads of a key head. Kimi delta attention
+--- also stores the scores of each chunk (flash-linear-attention, ChunkGatedDeltaRuleFunction and ChunkKDAFunction).
 function op.activation_bytes(s, dtype)
-  return (s.batch + 0.0) * s.seq * (memory.width(dtype) * (2.0 * s.key_heads * s.key_dim + s.heads * s.value_dim)
-    + 4.0 * numbers_of(s))
+  local triangles = (s.decays and 2 or 1) * s.chunk
+  return (s.batch + 0.0) * s.seq * s.heads * memory.width(dtype) * (2 * s.key_dim + s.value_dim + triangles)
+    + 4.0 * s.batch * s.seq * numbers_of(s)
 end
 
 --- A product per chunk and head with the same FLOPs.

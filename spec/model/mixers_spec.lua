@@ -136,6 +136,17 @@ describe("mixers", function()
     end
   end)
 
+  it("store what flash-linear-attention's functions save", function()
+    local op, s = operator.get "gated_delta_rule", { batch = 2, seq = 128, heads = 4, key_heads = 2, key_dim = 16,
+      value_dim = 32, chunk = 64 }
+    local tokens = 2 * 128
+    local queries, keys, values, inverses = 4 * 16, 4 * 16, 4 * 32, 4 * 64
+    assert.equal(tokens * (2 * (queries + keys + values + inverses) + 4 * (4 + 4)), op.activation_bytes(s, "bf16"))
+    s.decays = 16 -- Kimi delta attention: a decay for each channel of a key
+    assert.equal(tokens * (2 * (queries + keys + values + 2 * inverses) + 4 * (4 + 4 * 16)),
+      op.activation_bytes(s, "bf16"))
+  end)
+
   it("store what the stack's functions store", function()
     -- Values of a token that one more layer stores, and backward over forward seconds of the convolution.
     local function layer(kind, stack, norms)
