@@ -9,8 +9,6 @@ return {
     patch_values = { "count", default = 16, help = "numbers in a patch: 2 x 2 pixels, 4 channels" },
     classes = { "count", default = 1001, help = "classes, and one for no class" },
     frequencies = { "count", default = 256, help = "width of the sine features of a time step" },
-    -- For the operator `replicated_linear` alone: each entry sets them.
-    inputs = { "count", default = 1 }, outputs = { "count", default = 1 },
   },
   build = function(h)
     h.norm, h.position, h.bias, h.gainless, h.causal = "layer_norm", "none", true, true, false

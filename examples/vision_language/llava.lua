@@ -17,8 +17,6 @@ return {
     tower_heads = { "count", default = 16, help = "heads of the tower" },
     patches = { "count", default = 576, help = "patches of an image" },
     patch_values = { "count", default = 588, help = "numbers in a patch: 14 x 14 pixels, 3 colours" },
-    -- For the operator `replicated_linear` alone: each entry sets them.
-    inputs = { "count", default = 1 }, outputs = { "count", default = 1 }, own_bias = { "boolean", default = true },
   },
   build = function(h)
     h.norm, h.position, h.gated_mlp = "rms_norm", "rope", true
@@ -42,8 +40,8 @@ return {
       ops = blocks.with(blocks.join("layer_norm", blocks.enter, "linear_qkv", "flash_attention", "linear_proj",
         blocks.leave, "residual_add", "layer_norm", blocks.enter, "linear_up", "gelu", "linear_down", blocks.leave,
         "residual_add"), vision) }
-    local projector = { name = "projector", reads = vision_tokens, ops = blocks.join(linear(width, h.hidden),
-      { op = "gelu", with = { ffn = h.hidden, tp = 1, seq = h.patches, cp = 1 } }, linear(h.hidden, h.hidden),
+    local projector = { name = "projector", reads = vision_tokens, ops = blocks.join(linear(width, h.hidden, true),
+      { op = "gelu", with = { ffn = h.hidden, tp = 1, seq = h.patches, cp = 1 } }, linear(h.hidden, h.hidden, true),
       "embedding", blocks.leave) } -- of the text: after the tower, so that frozen_layers does not freeze it
     return { layers = sequence { { patch, tower, projector }, blocks.dense_layers(h), { blocks.head(h) } } }
   end,
