@@ -177,6 +177,21 @@ return op]])
     assert.same({}, up(function() return { feedforward = 99 } end)) -- may be for several operators
   end)
 
+  it("a stream of another size without 'sends'", function()
+    local function run(with, sends, place)
+      return warnings(architecture.new(function(h)
+        local ops = blocks.with({ "rms_norm", "residual_add" }, with)
+        return { layers = { { name = "block", count = h.layers, ops = ops, sends = sends, place = place } } }
+      end, hyper))
+    end
+    local warning = "layer 'block': 'with' changes its stream (seq = 64, hidden = 256, micro_batch = 1), but it has no "
+      .. "'sends', the tokens of seq that stages send and recomputed layers store"
+    assert.same({ warning }, run { hidden = 256 })
+    assert.same({}, run({ hidden = 256 }, function(c) return c.seq / 2 end))
+    assert.same({}, run({ hidden = 256 }, nil, "last"))
+    assert.same({}, run { seq = 32, micro_batch = 2 }) -- windows of the same tokens
+  end)
+
   it("partial sums of experts, only if they are split", function()
     local experts = { "expert_linear1", "expert_linear2" }
     assert.same({ "layer 'block': no expert_leave follows expert_linear2, so its partial sums over etp ranks are not "

@@ -209,6 +209,19 @@ local function unread(ops, c, warn, known)
   end
 end
 
+--- A warning of a layer whose stream has another size than the model's and that does not say what stages send.
+local function unstated_stream(layer, c, warn)
+  if layer.sends or layer.place ~= "middle" then return end
+  local own
+  for _, entry in ipairs(layer.ops) do
+    if entry.op and operator.get(entry.op).residual then own = architecture.overlay(c, entry.with) end
+  end
+  if own and own.seq * own.micro_batch * own.hidden ~= c.seq * c.micro_batch * c.hidden then
+    warn("'with' changes its stream (seq = %d, hidden = %d, micro_batch = %d), but it has no 'sends', the tokens of "
+      .. "seq that stages send and recomputed layers store", own.seq, own.hidden, own.micro_batch)
+  end
+end
+
 --- A warning of a window that no layer has: attention of a hybrid, or other mixers in place of attention.
 local function idle_window(model, c)
   if not c.window then return nil end
@@ -232,6 +245,7 @@ return function(model, c)
       gates, unread }) do
       check(layer.ops, c, warn, known)
     end
+    unstated_stream(layer, c, warn)
     seen[layer.ops] = true
   end
   list[#list + 1] = idle_window(model, c)
