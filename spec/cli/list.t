@@ -40,7 +40,7 @@ ett: note: this example needs the other files of its folder: cp -r '...examples/
 $ ett show-example planning | head -1; ett show-example planning/best_plan | grep -c '^. ett'; ett list-examples | grep -o '^  planning .*'; ett show-example own_operator/relu2 | head -1; ett show-example ../examples/planning/best_plan.md
 # Planning questions
 1
-  planning             Planning questions
+  planning...Planning questions
 ...
 ett: show-example: no example '../examples/planning/best_plan.md'; `ett list-examples` lists them
 ?2
