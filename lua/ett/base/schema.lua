@@ -183,19 +183,19 @@ local function limit_fault(value, rule)
     describe(value))
 end
 
--- Rules of a spec in long form by name, and the names whose missing value is an error or has a default. Specs must not
--- change after their first use.
+-- Rules of a spec in long form by name, the names whose rule is a kind of integers, and the names whose missing value
+-- is an error or has a default. Specs must not change after their first use.
 local prepared = setmetatable({}, { __mode = "k" })
 
 local function long_form(spec)
-  local rules, needed = {}, {}
+  local rules, whole, needed = {}, {}, {}
   for name, given in next, spec do
     local rule = rules_of_text[given] or rule_of(given, name)
-    rules[name] = rule
+    rules[name], whole[name] = rule, rule.whole
     if not rule.optional or rule.default ~= nil then needed[#needed + 1] = name end
   end
   assert(#spec == 0) -- fields have names
-  return { rules = rules, needed = needed }
+  return { rules = rules, whole = whole, needed = needed }
 end
 
 local function prepare(spec)
@@ -283,16 +283,17 @@ end
 -- The table itself, or `copy` with its fields and the defaults, if every value passes unchanged; else nil. It does not
 -- visit rules of absent fields, of which most specs have many.
 local function unchanged(given, known, copy)
-  local rules = known.rules
+  local rules, whole = known.rules, known.whole
   for name, value in next, given do
-    local rule = rules[name]
-    if not rule then return nil end
-    local test = rule.test
-    if test then
-      if not test(value) then return nil end
-    elseif not (rule.whole and math_type(value) == "integer" and value > 0) then
-      local kind = not rule.fields and kinds[rule[1]]
-      if not kind or not kind[2](value) or kind[3] and math_type(value) ~= "integer" or limit_fault(value, rule) then
+    if not (whole[name] and math_type(value) == "integer" and value > 0) then
+      local rule = rules[name]
+      if not rule then return nil end
+      local test = rule.test
+      local kind = not (test or rule.fields) and kinds[rule[1]]
+      if test then
+        if not test(value) then return nil end
+      elseif not kind or not kind[2](value) or kind[3] and math_type(value) ~= "integer"
+        or limit_fault(value, rule) then
         return nil
       end
     end

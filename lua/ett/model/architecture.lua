@@ -21,6 +21,8 @@ operator.configuration.model = hyper_parameters.fields
 
 local architecture = {}
 
+local products = operator.products
+
 local places = { first = 1, middle = 2, prediction = 3, last = 4 }
 
 local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
@@ -375,21 +377,22 @@ end
 
 -- The operation of an entry that names an operator. Raises if the operator refuses the plan.
 ---@param own table the configuration c with the entry's `with`
----@param known table<table, table> of operators in this layer, of entries without `with`: { shape, model FLOPs }
-local function operation_of(entry, c, own, role, layer, known)
+---@param shapes_of table<table, table> of operators in this layer, of entries without `with`
+---@param flops_of table<table, number> model FLOPs of these operators
+local function operation_of(entry, c, own, role, layer, shapes_of, flops_of)
   local op = operator_of(entry)
-  local one = own == c and known[op]
-  if not one then
+  local shape, flops = own == c and shapes_of[op], flops_of[op]
+  if not shape then
     local why = op.refuse and op.refuse(own)
     if why then error_module.raise("plan", "layer '%s': %s: %s", layer.name, op.name, why) end
-    local shape = shape_of(op, own, layer)
-    one = { shape, operator.products[op.family] and model_flops(op, shape, c, own) or nil }
-    if own == c then known[op] = one end
+    shape = shape_of(op, own, layer)
+    flops = products[op.family] and model_flops(op, shape, c, own) or nil
+    if own == c then shapes_of[op], flops_of[op] = shape, flops end
   end
   local selective = entry.selective
   if selective == nil then selective = op.selective and not entry.module end
-  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = one[1],
-    model_flops = one[2], copies = op.experts and own.top_k and shapes.copies(own),
+  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
+    model_flops = flops, copies = op.experts and own.top_k and shapes.copies(own),
     module = selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     tensor = entry.tensor,
     key = nil } -- set later
@@ -404,14 +407,14 @@ end
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
 function architecture.operations(layer, c)
-  local list, among_experts, known, ops = {}, false, {}, layer.ops
+  local list, among_experts, shapes_of, flops_of, ops = {}, false, {}, {}, layer.ops
   for i = 1, #ops do
     local entry = ops[i]
     local own = entry.with and architecture.overlay(c, entry.with) or c
     if entry.op then
       local role = entry.beside and "beside_" .. entry.beside or among_experts and "expert" or "outside"
       if not entry.when or entry.when(own) then
-        list[#list + 1] = operation_of(entry, c, own, role, layer, known)
+        list[#list + 1] = operation_of(entry, c, own, role, layer, shapes_of, flops_of)
       end
     else
       local exchange = entry.collective == "expert_exchange"

@@ -20,8 +20,10 @@ function collective.find(name) return names.find(name) or dialect.collective(nam
 --- collective.find; raises with the nearest name.
 function collective.kind(name) return collective.find(name) or names.kind(name) end
 
+local none = {} -- never changed
+
 local function one(kind, group, degree, bytes, pass, overlapped)
-  if degree == 1 then return {} end
+  if degree == 1 then return none end
   return { { kind = "collective", name = kind, group = group, degree = degree, bytes = bytes, pass = pass,
     times = 1, overlapped = overlapped or false } }
 end
@@ -41,9 +43,13 @@ local function blocking(list)
 end
 
 local function join(...)
-  local list = {}
-  for _, part in ipairs { ... } do
-    for _, item in ipairs(part) do list[#list + 1] = item end
+  local list, count = {}, 0
+  for i = 1, select("#", ...) do
+    local part = select(i, ...)
+    for k = 1, #part do
+      count = count + 1
+      list[count] = part[k]
+    end
   end
   return list
 end

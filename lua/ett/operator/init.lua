@@ -219,10 +219,11 @@ local function reading_shape(fn, spec)
   return function(...) return results(xpcall(fn, handler, ...)) end
 end
 
---- The functions of a file, wrapped with a check of the returned value.
+--- The functions of a file, wrapped with a check of the returned value. Of ett's own files only shapes are checked:
+--- their values come from the configuration, which users change.
 local function checked_functions(op, path)
-  local where = ("operator '%s'"):format(op.name)
-  for name, kind in pairs(returned) do
+  local where, installed = ("operator '%s'"):format(op.name), find.is_installed(path)
+  for name, kind in pairs(installed and {} or returned) do
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
   op.kernel_shape = checked_dimensions(op, where .. ": kernel_shape", path)
@@ -230,7 +231,7 @@ local function checked_functions(op, path)
   op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
   local check, shape = schema.checker(op.schema, label), op.shape
-  if find.is_installed(path) then
+  if installed then
     op.shape = function(c) return check(shape(c)) end
     return
   end

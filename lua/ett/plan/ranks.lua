@@ -27,8 +27,11 @@ local function axes_of(order)
   return list
 end
 
+local is_valid = {} -- orders without a fault
+
 --- The error in the text of an order; nil if it is valid.
 function ranks.fault(order)
+  if is_valid[order] then return nil end
   local seen, missing = {}, {}
   for _, axis in ipairs(axes_of(order)) do
     if not code_of[axis] then
@@ -40,7 +43,10 @@ function ranks.fault(order)
     seen[axis] = true
   end
   for _, axis in ipairs(ranks.axes) do if not seen[axis] then missing[#missing + 1] = axis end end
-  if #missing == 0 then return nil end
+  if #missing == 0 then
+    is_valid[order] = true
+    return nil
+  end
   return ("%s %s missing; an order must name every axis with more than one rank, like %s"):format(
     table.concat(missing, ", "), #missing == 1 and "is" or "are", ranks.default)
 end

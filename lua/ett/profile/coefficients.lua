@@ -12,6 +12,7 @@ local regressor = require "ett.profile.regressor"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
 local sealed = require "ett.base.sealed"
+local table_at = require "ett.base.table_at"
 
 local coefficients = {}
 
@@ -83,6 +84,16 @@ Coefficients.whole_heads = true
 
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
 
+-- The names of the models of a file by their topology, "_nodes_gpus"; sorted.
+local function names_by_topology(file)
+  local by = {}
+  for _, name in ipairs(schema.keys(file.value.models)) do
+    local ending = name:match "_%d+_%d+$"
+    if ending then table.insert(table_at(by, ending), name) end
+  end
+  return by
+end
+
 local function load_model(self, path, name)
   local file = load_file(self, path)
   local known = file.models[name]
@@ -110,11 +121,11 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   if known then return known end
   local path, found = self.pools[kind .. " " .. dtype], {}
   self.topologies[id] = found
-  local value = path and load_file(self, path).value
-  for _, name in ipairs(path and schema.keys(value.models) or {}) do
-    if name:sub(-#ending) == ending then found[#found + 1] = load_model(self, path, name) end
-  end
-  for name, reason in pairs(path and type(value.void) == "table" and value.void or {}) do
+  local file = path and load_file(self, path)
+  if not file then return found end
+  file.by_topology = file.by_topology or names_by_topology(file)
+  for i, name in ipairs(file.by_topology[ending] or {}) do found[i] = load_model(self, path, name) end
+  for name, reason in pairs(type(file.value.void) == "table" and file.value.void or {}) do
     if name:sub(-#ending) == ending then found.void = reason end
   end
   return found

@@ -490,9 +490,9 @@ end
 ---@param late number? seconds of that product in a split backward pass, if fewer
 local function add_collective(state, items, i, hides, whole, late)
   local item, m = items[i], messages.of(state, items, i)
-  local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), m.bytes)
-  known = table_at(known, hides)
-  local index = known[late or hides]
+  local known, key = table_at(state.index, id_of_collective(state, item, whole)), m.bytes
+  if hides ~= 0 or late then known, key = table_at(table_at(table_at(known, "beside"), key), hides), late or hides end
+  local index = known[key]
   if index then return index end
   local answer = messages.time(state, item, m)
   local time, hidden, split = answer, 0, nil
@@ -523,7 +523,7 @@ local function add_collective(state, items, i, hides, whole, late)
     beside_later = messages.overlaps_next(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
-  known[late or hides] = index
+  known[key] = index
   return index
 end
 
@@ -695,7 +695,7 @@ local function items_of(model, p, times)
   if before then before.before = nil end
   local now = { model = model, generation = generation, configuration = c, layers = layers, items = items,
     before = before }
-  for i, name in ipairs(item_fields) do now[i] = p[name] end
+  for i = 1, #item_fields do now[i] = p[item_fields[i]] end
   times.lowered.before = now
   return c, layers, items
 end

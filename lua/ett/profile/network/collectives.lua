@@ -336,7 +336,8 @@ end
 
 --- The tiers of a cluster, and the figures of NCCL's tuner for each: the same for all kinds and placements. The timers
 --- of a profile share them.
----@return table links { cluster, list, node = number of the tier of nodes, tuned = { { wire, added, message } } }
+---@return table links { cluster, list, node = number of the tier of nodes, tuned = { { wire, added, message } },
+---  protocols, post, no_trees: fields of a request; models = by kind, filled by models_of }
 function collectives.links(cluster)
   local list, node = tiers_module.of(cluster)
   local tuned = {}
@@ -345,7 +346,12 @@ function collectives.links(cluster)
     tuned[k] = { wire = protocols.wire(cluster, tier, in_node), added = protocols.added(cluster, tier, in_node),
       message = tier.message_latency or protocols.message(cluster, tier, in_node) }
   end
-  return { cluster = cluster, list = list, node = node, tuned = tuned }
+  local links = { cluster = cluster, list = list, node = node, tuned = tuned, models = {},
+    protocols = protocols.of(tuned, cluster), post = 0.0, no_trees = 0 }
+  for _, one in ipairs(links.protocols) do
+    links.post, links.no_trees = one.post or links.post, one.no_trees or links.no_trees
+  end
+  return links
 end
 
 -- The fields of a tier that do not depend on rates.
@@ -398,9 +404,10 @@ local function tiers_of(links, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local found = { list = {}, curves = {}, ends_measured = false }
   local below = ranks
+  local about = { cluster = cluster, kind = kind, topology = topology, ranks = ranks, level = 0, node = node,
+    place = nil, outer = nil, below = ranks } -- of one tier after the other
   for k, tier in ipairs(list) do
-    local about = { cluster = cluster, kind = kind, topology = topology, ranks = ranks, level = k, node = node,
-      place = places[k], outer = places[k + 1], below = below }
+    about.level, about.place, about.outer, about.below = k, places[k], places[k + 1], below
     local t = fields_of_tier(tier, about, links.tuned[k])
     if t.used then
       add_rates(t, tier, about)
@@ -427,11 +434,9 @@ local function empty_request(links, kind, topology)
   local tiers = tiers_of(links, kind, topology)
   local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
-  local list, post, no_trees = protocols.of(tiers.list, cluster), 0.0, 0
-  for _, one in ipairs(list) do post, no_trees = one.post or post, one.no_trees or no_trees end
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = base_latency(cluster, tiers.list[1]), tiers = tiers.list,
-    protocols = list, post = post, no_trees = no_trees, in_switch = protocols.in_switch,
+    protocols = links.protocols, post = links.post, no_trees = links.no_trees, in_switch = protocols.in_switch,
     forwarded = topology.forwarded and topology.gpus_per_node,
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }
@@ -528,9 +533,13 @@ local function timers_of(known, model)
   return { table.unpack(found, 2, found.n) }
 end
 
-local function models_of(cluster, kind)
-  local list, models = cluster.collectives and cluster.collectives[kind] or collectives.default[kind], {}
-  for i, name in ipairs(list) do models[i] = collectives.load(name) end
+local function models_of(links, kind)
+  local models, named = links.models[kind], links.cluster.collectives
+  if not models then
+    models = {}
+    for i, name in ipairs(named and named[kind] or collectives.default[kind]) do models[i] = collectives.load(name) end
+    links.models[kind] = models
+  end
   return models
 end
 
@@ -554,10 +563,10 @@ end
 
 -- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws.
 local function known_of(links, kind, topology)
-  local cluster, known = links.cluster, empty_request(links, kind, topology)
+  local known = empty_request(links, kind, topology)
   local request, times, laws = known.request, {}, true
   known.models, known.times, known.foreign = {}, times, {}
-  for _, model in ipairs(models_of(cluster, kind)) do
+  for _, model in ipairs(models_of(links, kind)) do
     for _, time in ipairs(timers_of(known, model)) do
       known.models[#times + 1], times[#times + 1] = model, time
       laws = laws and type(time) == "table"
