@@ -56,8 +56,7 @@ enum { PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 /* The enumeration value of the name on top of the stack; raises an error with the field's
  * name if it is unknown. */
 static int named(lua_State *L, const ett_step_lua_field *field) {
-  const char *name = luaL_tolstring(L, -1, NULL);
-  lua_pop(L, 1);
+  const char *name = lua_tostring(L, -1);
   for (int i = 0; field->names[i]; i++)
     if (strcmp(field->names[i], name) == 0)
       return i;
@@ -65,22 +64,29 @@ static int named(lua_State *L, const ett_step_lua_field *field) {
 }
 
 void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void *to) {
-  int is_right = lua_isboolean(L, -1), value = lua_toboolean(L, -1);
-  lua_Integer integer = lua_tointegerx(L, -1, field->kind == BOOLEAN ? NULL : &is_right);
-  if (field->kind == INTEGER && (integer < INT32_MIN || integer > INT32_MAX))
-    is_right = 0;
-  if (field->kind == INTEGER)
-    value = (int)integer;
-  if (field->kind == NAME) {
-    is_right = lua_type(L, -1) == LUA_TSTRING;
-    value = is_right ? named(L, field) : 0;
-  }
-  if (field->kind == BIG_INTEGER)
-    *(int64_t *)to = integer;
-  else if (field->kind == NUMBER)
+  int is_right;
+  lua_Integer integer;
+  switch (field->kind) {
+  case NUMBER:
     *(double *)to = lua_tonumberx(L, -1, &is_right);
-  else
-    memcpy(to, &value, sizeof value);
+    break;
+  case INTEGER:
+    integer = lua_tointegerx(L, -1, &is_right);
+    is_right = is_right && integer >= INT32_MIN && integer <= INT32_MAX;
+    *(int *)to = (int)integer;
+    break;
+  case BIG_INTEGER:
+    *(int64_t *)to = lua_tointegerx(L, -1, &is_right);
+    break;
+  case BOOLEAN:
+    is_right = lua_isboolean(L, -1);
+    *(int *)to = lua_toboolean(L, -1);
+    break;
+  case NAME:
+    is_right = lua_type(L, -1) == LUA_TSTRING;
+    *(int *)to = is_right ? named(L, field) : 0;
+    break;
+  }
   if (!is_right)
     luaL_error(L, "internal error: field '%s' is missing or of the wrong kind: %s",
                field->name, luaL_tolstring(L, -1, NULL));

@@ -24,20 +24,51 @@ static ett_program *to_program(lua_State *L) {
 
 ETT_LUA_CLOSE(program_close, ETT_LUA_PROGRAM, ett_program_free)
 
+/* Names of an operation's members that are no operation_fields. */
+enum {
+  LANES,
+  POINTS,
+  FORWARD,
+  BACKWARD,
+  SPLIT,
+  SPLIT_WEIGHT,
+  REPEATED,
+  SECONDS,
+  LOW,
+  HIGH,
+  NAMES
+};
+static const char *const other_names[NAMES] = {
+    [LANES] = "lanes",       [POINTS] = "points",   [FORWARD] = "forward",
+    [BACKWARD] = "backward", [SPLIT] = "split",     [SPLIT_WEIGHT] = "split_weight",
+    [REPEATED] = "repeated", [SECONDS] = "seconds", [LOW] = "low_seconds",
+    [HIGH] = "high_seconds",
+};
+
+/* As lua_getfield, with a name on the stack. */
+static int get_named(lua_State *L, int index, int name) {
+  lua_pushvalue(L, name);
+  return lua_gettable(L, index);
+}
+
 /* Reads {seconds, low, high} or {seconds=, low_seconds=, high_seconds=}; low and high are
- * optional. A missing field is 0 seconds. */
-static ett_demand_time get_time(lua_State *L, int index, const char *name) {
-  static const char *const names[] = {"seconds", "low_seconds", "high_seconds"};
+ * optional. A missing field is 0 seconds. names: index of the first of other_names. */
+static ett_demand_time get_time(lua_State *L, int index, int names, int name) {
   ett_demand_time time = {0, 0, 0};
-  if (lua_getfield(L, index, name) != LUA_TNIL) {
+  if (get_named(L, index, names + name) != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
-    int listed = lua_getfield(L, -1, names[0]) == LUA_TNIL;
+    int at = lua_gettop(L), listed = get_named(L, at, names + SECONDS) == LUA_TNIL;
     double *values[] = {&time.seconds, &time.low, &time.high};
     for (int i = 0; i < 3; i++) {
       *values[i] = time.seconds;
-      lua_pop(L, 1);
-      if ((listed ? lua_rawgeti(L, -1, i + 1) : lua_getfield(L, -1, names[i])) !=
-          LUA_TNIL)
+      if (i > 0 || listed) {
+        lua_pop(L, 1);
+        if (listed)
+          lua_rawgeti(L, at, i + 1);
+        else
+          get_named(L, at, names + SECONDS + i);
+      }
+      if (!lua_isnil(L, -1))
         *values[i] = luaL_checknumber(L, -1);
     }
     lua_pop(L, 1);
@@ -115,9 +146,9 @@ static const ett_step_lua_field message_fields[] = {
 };
 
 /* Reads the lanes of an operation: a list of shares, "node" or "network"; nil: none. */
-static void get_lanes(lua_State *L, int index, ett_operation *o) {
+static void get_lanes(lua_State *L, int index, int name, ett_operation *o) {
   static const char *const names[] = {"node", "network"};
-  int type = lua_getfield(L, index, "lanes");
+  int type = get_named(L, index, name);
   for (int i = 0; type == LUA_TSTRING && i < 2; i++)
     o->lanes[i] = strcmp(lua_tostring(L, -1), names[i]) == 0;
   for (int i = 0; type == LUA_TTABLE && i < ETT_LANES; i++) {
@@ -130,8 +161,8 @@ static void get_lanes(lua_State *L, int index, ett_operation *o) {
 
 /* Reads the points of a wait for the host: a list of seconds, operators and exchanges, in
  * turn; nil: none. */
-static void get_points(lua_State *L, int index, ett_operation *o) {
-  size_t count = lua_getfield(L, index, "points") == LUA_TTABLE ? lua_rawlen(L, -1) : 0;
+static void get_points(lua_State *L, int index, int name, ett_operation *o) {
+  size_t count = get_named(L, index, name) == LUA_TTABLE ? lua_rawlen(L, -1) : 0;
   ett_err err;
   if (count > 2 && !(o->points = calloc(count / 3, sizeof *o->points))) {
     ett_err_set(&err, ETT_ERR_MEMORY, "not enough memory for a step program");
@@ -151,20 +182,23 @@ static void get_points(lua_State *L, int index, ett_operation *o) {
 /* Numbers that an operation does not have are 0; its role is then "outside". */
 static void get_operations(lua_State *L, ett_program *program, int list) {
   enum { FIELDS = sizeof operation_fields / sizeof *operation_fields };
-  int top = lua_gettop(L);
+  int top = lua_gettop(L), names = top + 1 + FIELDS;
   ett_step_lua_push_names(L, operation_fields, FIELDS);
+  luaL_checkstack(L, NAMES + LUA_MINSTACK, NULL);
+  for (int i = 0; i < NAMES; i++)
+    lua_pushstring(L, other_names[i]);
   for (size_t i = 0; i < program->operation_count; i++) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
     int at = lua_gettop(L);
     ett_operation *o = &program->operations[i];
     ett_step_lua_read_given(L, at, top + 1, operation_fields, FIELDS, o);
-    get_lanes(L, at, o);
-    get_points(L, at, o);
-    o->forward = get_time(L, at, "forward");
-    o->backward = get_time(L, at, "backward");
-    o->split = get_time(L, at, "split");
-    o->split_weight = get_time(L, at, "split_weight");
-    o->repeated = get_time(L, at, "repeated");
+    get_lanes(L, at, names + LANES, o);
+    get_points(L, at, names + POINTS, o);
+    o->forward = get_time(L, at, names, FORWARD);
+    o->backward = get_time(L, at, names, BACKWARD);
+    o->split = get_time(L, at, names, SPLIT);
+    o->split_weight = get_time(L, at, names, SPLIT_WEIGHT);
+    o->repeated = get_time(L, at, names, REPEATED);
     ett_err err, outer;
     if (ett_operation_check(o, &err) != 0) {
       ett_err_set(&outer, err.code, "operation '%s': %s",
