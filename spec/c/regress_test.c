@@ -156,7 +156,7 @@ static void forests_become_ready_after_some_rows(void **state) {
   assert_int_equal(ett_model_open(block, length, true, &model, &err), 0);
   assert_int_equal(ett_model_predict(&model, gemm, &first, &err), 0);
   for (int i = 1; i < 3 * ETT_MODEL_FEW; i++) {
-    assert_int_equal(model.forest[0].step != NULL, i > ETT_MODEL_FEW);
+    assert_int_equal(model.forest[0].split != NULL, i > ETT_MODEL_FEW);
     assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
     assert_true(p.value == first.value && p.low == first.low && p.high == first.high);
     assert_int_equal(p.provenance, first.provenance);
@@ -392,18 +392,18 @@ static void damaged_trees_are_refused(void **state) {
   ett_forest_free(&f);
 }
 
-/* 37 trees of 1 to 5 levels, whose left branches are the longer ones. */
-static void ready_trees_answer_the_same(void **state) {
-  (void)state;
-  enum { TREES = 37, NODES = 11 };
+/* 37 trees of 1 to `most` levels, whose left branches are the longer ones. */
+static void ready_trees_of(uint32_t most) {
+  enum { TREES = 37 };
+  const uint32_t nodes = 2 * most + 1;
   ett_forest f;
   ett_err err;
   uint32_t used = 0;
-  assert_int_equal(ett_forest_make(TREES, TREES * NODES, &f, &err), 0);
+  assert_int_equal(ett_forest_make(TREES, TREES * nodes, &f, &err), 0);
   f.features = 3;
   f.base_score = 0.5f;
   for (uint32_t t = 0; t < TREES; t++) {
-    const uint32_t levels = 1 + t % 5;
+    const uint32_t levels = 1 + t % most;
     f.roots[t] = used;
     for (uint32_t k = 0; k < levels; k++) {
       const int16_t feature = (int16_t)((t + k) % 3);
@@ -427,7 +427,17 @@ static void ready_trees_answer_the_same(void **state) {
     const float x[3] = {(float)(i % 11), (float)(i / 11), i == 60 ? NAN : (float)(i % 7)};
     assert_true(ett_forest_predict(&f, x) == before[i]);
   }
+  assert_int_equal(f.split != NULL, most <= 6);
+  assert_int_equal(f.step != NULL, most > 6);
   ett_forest_free(&f);
+}
+
+/* Complete trees of 4, 5 and 6 levels, and steps for deeper trees. */
+static void ready_trees_answer_the_same(void **state) {
+  (void)state;
+  const uint32_t most[] = {3, 4, 5, 6, 7, 9};
+  for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+    ready_trees_of(most[i]);
 }
 
 /* The median of the nearest, with and without one's own. */

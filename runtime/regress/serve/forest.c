@@ -22,6 +22,7 @@ int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err 
 void ett_forest_free(ett_forest *forest) {
   free(forest->memory);
   free(forest->step);
+  free(forest->split);
   memset(forest, 0, sizeof *forest);
 }
 
@@ -79,7 +80,64 @@ static uint16_t fill_steps(const ett_tree_node *node, uint32_t count,
   return depth;
 }
 
+/* Complete trees have these levels. Deeper trees would take more memory than steps. */
+enum { LEVELS_LEAST = 4, LEVELS_MOST = 6 };
+
+/* Depth below node i; levels + 1 if it is more than `levels`. */
+static uint32_t depth_of(const ett_tree_node *root, uint32_t i, uint32_t levels) {
+  if (root[i].feature < 0)
+    return 0;
+  if (levels == 0)
+    return 1;
+  uint32_t left = depth_of(root, root[i].left, levels - 1);
+  uint32_t right = depth_of(root, root[i].left + 1, levels - 1);
+  return 1 + (left > right ? left : right);
+}
+
+/* Fills the part of a complete tree below split `at`, which has `levels` levels, from
+ * node i. Splits below a leaf all lead to its value. */
+static void fill_complete(const ett_tree_node *root, uint32_t i, uint32_t at,
+                          uint32_t levels, ett_tree_split *split, float *leaf) {
+  const ett_tree_node *n = &root[i];
+  int ends = n->feature < 0;
+  if (levels == 0) {
+    leaf[at] = n->value;
+    return;
+  }
+  split[at] =
+      ends ? (ett_tree_split){0, 0} : (ett_tree_split){n->value, (uint32_t)n->feature};
+  fill_complete(root, ends ? i : n->left, 2 * at, levels - 1, split, leaf);
+  fill_complete(root, ends ? i : n->left + 1, 2 * at + 1, levels - 1, split, leaf);
+}
+
+/* Makes complete trees unless a tree is too deep. */
+static int make_complete(ett_forest *f, ett_err *err) {
+  uint32_t levels = LEVELS_LEAST;
+  for (uint32_t t = 0; t < f->trees && levels <= LEVELS_MOST; t++) {
+    uint32_t depth = depth_of(f->node + f->roots[t], 0, LEVELS_MOST);
+    levels = depth > levels ? depth : levels;
+  }
+  if (levels > LEVELS_MOST || f->trees == 0)
+    return 0;
+  size_t count = (size_t)f->trees << levels;
+  f->split = malloc(count * (sizeof *f->split + sizeof *f->leaf));
+  if (!f->split)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %u trees", f->trees);
+  f->leaf = (float *)(f->split + count);
+  f->levels = levels;
+  for (uint32_t t = 0; t < f->trees; t++) {
+    size_t first = (size_t)t << levels;
+    fill_complete(f->node + f->roots[t], 0, 1, levels, f->split + first,
+                  f->leaf + first - (1u << levels));
+  }
+  return 0;
+}
+
 int ett_forest_ready(ett_forest *f, ett_err *err) {
+  if (make_complete(f, err) != 0)
+    return -1;
+  if (f->split)
+    return 0;
   for (uint32_t t = 0; t < f->trees; t++)
     if (end_of(f, t) - f->roots[t] > UINT16_MAX)
       return 0;
@@ -127,12 +185,51 @@ static inline float add_trees(const ett_forest *f, uint32_t first, const float *
   return sum;
 }
 
+/* The same for complete trees. */
+static inline __attribute__((always_inline)) float
+add_complete(const ett_forest *f, uint32_t first, const float *features, float sum,
+             const uint32_t count, const uint32_t levels) {
+  const size_t leaves = (size_t)1 << levels;
+  const ett_tree_split *split = f->split + ((size_t)first << levels);
+  __asm__("" : "+r"(split)); /* else the compiler keeps a pointer for each tree */
+  const float *leaf = f->leaf + ((size_t)first << levels);
+  size_t at[FEWER];
+#pragma GCC unroll 10
+  for (uint32_t k = 0; k < count; k++)
+    at[k] = 1;
+  for (uint32_t level = 0; level < levels; level++)
+#pragma GCC unroll 10
+    for (uint32_t k = 0; k < count; k++) {
+      const ett_tree_split *s = &split[k * leaves + at[k]];
+      at[k] = 2 * at[k] + !(features[s->feature] < s->threshold);
+    }
+#pragma GCC unroll 10
+  for (uint32_t k = 0; k < count; k++)
+    sum += leaf[k * leaves + at[k] - leaves];
+  return sum;
+}
+
+static inline __attribute__((always_inline)) float
+predict_complete(const ett_forest *f, const float *features, const uint32_t levels) {
+  float sum = f->base_score;
+  uint32_t t = 0;
+  for (; t + FEWER <= f->trees; t += FEWER)
+    sum = add_complete(f, t, features, sum, FEWER, levels);
+  for (; t < f->trees; t++)
+    sum = add_complete(f, t, features, sum, 1, levels);
+  return sum;
+}
+
 float ett_forest_predict(const ett_forest *forest, const float *features) {
   float sum = forest->base_score;
   uint32_t t = 0;
-  bool whole = forest->features > 0 && forest->step;
+  bool whole = forest->features > 0 && (forest->step || forest->split);
   for (uint32_t i = 0; i < forest->features; i++)
     whole = whole && !isnan(features[i]);
+  if (whole && forest->split)
+    return forest->levels == 4   ? predict_complete(forest, features, 4)
+           : forest->levels == 5 ? predict_complete(forest, features, 5)
+                                 : predict_complete(forest, features, 6);
   for (; whole && t + MOST <= forest->trees; t += MOST)
     sum = add_trees(forest, t, features, sum, MOST);
   for (; whole && t + FEWER <= forest->trees; t += FEWER)

@@ -26,14 +26,26 @@ typedef struct {
   uint16_t feature, left;
 } ett_tree_step;
 
+/* A split of a complete tree, whose leaves have one depth. Split i of a tree, from 1,
+ * leads to 2 i + (0 if features[feature] < threshold, else 1). */
+typedef struct {
+  float threshold;
+  uint32_t feature;
+} ett_tree_split;
+
 typedef struct {
   uint32_t trees, nodes, features;
   float base_score;
   uint32_t *roots; /* index into node of each tree's root, ascending */
   ett_tree_node *node;
-  void *memory;        /* freed by ett_forest_free; NULL in a view */
-  ett_tree_step *step; /* of each node; NULL before ett_forest_ready */
-  uint16_t *depth;     /* of each tree, behind the steps */
+  void *memory; /* freed by ett_forest_free; NULL in a view */
+  /* Made by ett_forest_ready. Forests of shallow trees get complete trees: 2^levels
+   * splits and leaves of each; others get steps. */
+  uint32_t levels;
+  ett_tree_split *split; /* or NULL */
+  float *leaf;           /* behind the splits */
+  ett_tree_step *step;   /* of each node, or NULL */
+  uint16_t *depth;       /* of each tree, behind the steps */
 } ett_forest;
 
 /* Allocates a forest of this many trees and nodes, its roots 0. Returns 0 or -1. */
