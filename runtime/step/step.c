@@ -60,7 +60,6 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
     return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices", slots);
   a->slots = (int)slots;
   a->stage = w->memory;
-  memset(a->stage, 0, ranks * sizeof *a->stage);
   a->stage_before = a->stage + ranks;
   a->sums = (ett_layer_sums *)(a->stage_before + ranks);
   a->slice_sums = a->sums + (own ? slots : 0);
@@ -1137,7 +1136,12 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
       ett_parts_place(e) != 0)
     return -1;
   e->w->demand_count = 0;
-  if (slice(e, a) != 0 || ett_parts_choose(e, a) != 0)
+  if (slice(e, a) != 0)
+    return -1;
+  for (int rank = 0; rank < plan->pp; rank++)
+    if (!a->alike[rank]) /* others become copies of the stage before them */
+      a->stage[rank] = (ett_step_stage){0};
+  if (ett_parts_choose(e, a) != 0)
     return -1;
   if (fill_slots(e, a) != 0)
     return -1;

@@ -25,7 +25,8 @@ local none = {} -- never changed
 local function one(kind, group, degree, bytes, pass, overlapped)
   if degree == 1 then return none end
   return { { kind = "collective", name = kind, group = group, degree = degree, bytes = bytes, pass = pass,
-    times = 1, overlapped = overlapped or false } }
+    times = 1, overlapped = overlapped or false,
+    role = nil, module = nil } } -- set later
 end
 
 -- Marks gathers of an operand of a product; a stack may gather the operand quantised.

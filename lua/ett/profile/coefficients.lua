@@ -20,8 +20,6 @@ coefficients.format = "ett coefficients 1"
 
 local function files_of(folder) return folders.names(folder, "%.coefficients%.lua$") end
 
-function coefficients.find(folder) return #files_of(folder) > 0 end
-
 -- Coefficient files in use by a profile in memory, by path: { changed (seconds; nil: not certain), value, models
 -- (regressors by name) }. An unchanged file is not read again.
 local known_files = setmetatable({}, { __mode = "v" })
@@ -61,12 +59,14 @@ end
 
 local Coefficients = { __name = "ett.coefficients" }
 
---- A profile (ett.profile) over a folder of coefficient files. Each file is read at its first use.
----@return ett.Profile
+--- A profile (ett.profile) over a folder of coefficient files; nil if it holds none. Each file is read at its first use.
+---@return ett.Profile|nil
 function coefficients.open(folder, options)
+  local names = files_of(folder)
+  if #names == 0 then return nil end
   local self = setmetatable({ folder = folder, options = options or {}, pools = {},
     outliers = {}, read = {}, topologies = {}, source = folder }, Coefficients)
-  for _, name in ipairs(files_of(folder)) do
+  for _, name in ipairs(names) do
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
   end

@@ -27,8 +27,7 @@ function profile.open(source, options)
   if type(source) == "string" and not is_folder(source) then source = cluster_module.get(source) end
   if type(source) == "string" then source = { source } end
   if #source > 0 then
-    if coefficients.find(source[1]) then return coefficients.open(source[1], options) end
-    return sampled.open(source, options)
+    return coefficients.open(source[1], options) or sampled.open(source, options)
   end
   local cluster, given = source, source.profile
   if type(given) == "table" then given = given.folder end -- ett.profile.of_cluster handles base and borrow

@@ -655,9 +655,11 @@ end
 function lower.model_layers(model, p) return slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids) end
 
 local function is_for(known, model, generation, p)
-  local same = known and known.model == model and known.generation == generation
-  for i = 1, same and #item_fields or 0 do same = same and known[i] == p[item_fields[i]] end
-  return same
+  if not (known and known.model == model and known.generation == generation) then return false end
+  for i = 1, #item_fields do
+    if known[i] ~= p[item_fields[i]] then return false end
+  end
+  return true
 end
 
 -- The configuration of a plan, its layers, and the items of each layer. The last two results are cached in `times`,
