@@ -784,21 +784,28 @@ static int check_split(const ett_program *p, int slices, const int64_t *split,
   return 0;
 }
 
+/* The sums of slice v. Clears those of the slices up to it that are not clear yet. */
+static ett_layer_sums *cleared(ett_layer_sums *sums, int v, int *clear) {
+  for (; *clear <= v; ++*clear)
+    memset(&sums[*clear], 0, sizeof *sums);
+  return &sums[v];
+}
+
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
                        int prediction, ett_layer_sums *sums, int64_t *layers,
                        ett_err *err) {
   if (check_split(p, slices, split, prediction, err) != 0)
     return -1;
-  memset(sums, 0, (size_t)slices * sizeof *sums);
   memcpy(layers, split, (size_t)slices * sizeof *layers);
-  int v = 0, odd = 0, alike = -1; /* alike: a slice with only `n` layers of kind k */
+  int v = 0, odd = 0, clear = 0,
+      alike = -1; /* alike: a slice with only `n` layers of kind k */
   int64_t room = split[0], n = 0, number = 0; /* number: as in in_part, of slice v */
   layer_group group = {.remade = 0};
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
       int at = ett_program_slice_of(kind, slices, prediction);
-      add_layers(&sums[at], &p->sums[k], (double)kind->count, p->lanes);
+      add_layers(cleared(sums, at, &clear), &p->sums[k], (double)kind->count, p->lanes);
       layers[at] += kind->count;
       continue;
     }
@@ -808,9 +815,12 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         room = split[++v];
       int whole = room == split[v] && left >= room && v > 0 && v < slices - 1;
       if (whole && alike >= 0 && n == room) {
-        sums[v] = sums[alike];
+        if (clear == v)
+          clear++;
+        *cleared(sums, v, &clear) = sums[alike];
         continue;
       }
+      cleared(sums, v, &clear);
       if (room == split[v]) {
         odd = repeated_layers(p, k, left, room) % 2 == 1;
         number = 0;
@@ -828,6 +838,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       alike = whole ? v : -1;
     }
   }
+  cleared(sums, slices - 1, &clear);
   for (v = 0; v < slices; v++) {
     if (sums[v].boundary == 0) /* slices without layers forward their input */
       sums[v].boundary = v > 0 ? sums[v - 1].boundary : 1;

@@ -290,6 +290,12 @@ end
 -- Provenance of an answer, from the provenance of the regressor's prediction.
 function Profile.origin(provenance) return provenance end
 
+-- The provenances of answers by those of predictions.
+local function origins_of(self)
+  local origin = self.origin
+  return { measured = origin "measured", interpolated = origin "interpolated", extrapolated = origin "extrapolated" }
+end
+
 -- Words on an answer outside the samples. outside: log2 of the distance.
 local function words_of(detail, outside) return { "%s; %.2f times outside the samples", detail, 2 ^ outside } end
 
@@ -357,7 +363,7 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local facts = model:facts()
   local family, count, most_vocab = facts.family, facts.dims, op.family == "embedding" and facts.most and facts.most[4]
   local detail = ("%s, %d samples"):format(samples.pool(op), facts.rows)
-  local origin, whole_heads = self.origin, self.whole_heads
+  local origins, whole_heads = origins_of(self), self.whole_heads
   local warning = caution(self, key .. " " .. pass, facts.rows)
   local core = model.compiled and model:compiled() or model
   local predict = core ~= model and core.predict or model.values
@@ -369,7 +375,7 @@ function Profile:operator_timer(name, dtype, pass, ratio)
     if not dims then return nil end
     local value, low, high, provenance, outside = predict(core, dims)
     if partial and provenance == "measured" then provenance = "interpolated" end
-    return { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
+    return { seconds = value, low_seconds = low, high_seconds = high, provenance = origins[provenance],
       detail = provenance == "extrapolated" and words_of(detail, outside) or detail, outside = outside,
       caution = warning, sampled_vocab = most_vocab and dims[4] > most_vocab and most_vocab or nil }
   end

@@ -418,8 +418,8 @@ end
 
 local function add_operator(state, item, place)
   local op, id, way = item.operator, id_of_operator(state, item)
-  local indexes = table_at(state.index, op)
-  local index = indexes[id]
+  local indexes = state.index[op]
+  local index = indexes and indexes[id]
   if index then return index end
   local known, key, shape, bytes = known_of(state, item, id, place)
   local operation = known and known[key]
@@ -429,13 +429,17 @@ local function add_operator(state, item, place)
     local gradient = not shape and (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + reused_parameters(op, s) + 0.0) * state.width or 0
     local ways = table_at(state.ways, op)
-    if not ways[way] then ways[way] = way_of(state, item) end
-    operation = operation_of(state, item, ways[way], parameters, gradient)
-    operation.cached_shape, operation.cached_bytes = shape, bytes
+    local of_way = ways[way]
+    if not of_way then
+      of_way = way_of(state, item)
+      ways[way] = of_way
+    end
+    operation = operation_of(state, item, of_way, parameters, gradient)
+    if shape then operation.cached_shape, operation.cached_bytes = shape, bytes end
     if known then known[key] = operation end
   end
   index = add(state, operation)
-  indexes[id] = index
+  if indexes then indexes[id] = index else state.index[op] = { [id] = index } end
   return index
 end
 
@@ -707,6 +711,7 @@ end
 -- largest checkpointed module makes again; `outside_bytes` are stored by a lookup before the repeated part;
 -- copies_table: whether the weights contain a copy of the embedding's table.
 local function run_of(state, items, place)
+  local operations, tensors = state.operations, state.tensors
   local uses, order, policy_uses, policy_bytes, repeated = {}, {}, nil, 0.0, nil
   local most, remade, moe, outside, copies_table = 0.0, 0.0, {}, 0.0, false
   local keeps = state.plan.recompute_keeps
@@ -729,7 +734,7 @@ local function run_of(state, items, place)
       index = add_collective(state, items, k, messages.beside_product(state, items, k))
     end
     uses[index] = (uses[index] or 0) + times
-    local operation = state.operations[index]
+    local operation = operations[index]
     if shape and shape.tied and operation.dense_parameters + operation.frozen_dense > 0 then
       copies_table = state.plan.pp > 1
     end
@@ -737,7 +742,7 @@ local function run_of(state, items, place)
     if is_repeated and item.again == "moe" and item.frozen ~= "layer" then moe[index] = (moe[index] or 0) + times end
     if policy_uses then policy_uses[index] = (policy_uses[index] or 0) + repeated[k] * times end
     order[k] = { index, times }
-    if is_middle and item.tensor then state.tensors[item.tensor] = true end
+    if is_middle and item.tensor then tensors[item.tensor] = true end
     if item.checkpoint then
       remade = (item.opens and 0.0 or remade) + times * operation.dropped_bytes
       most = math.max(most, remade)
