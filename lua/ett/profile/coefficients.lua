@@ -59,7 +59,8 @@ end
 
 local Coefficients = { __name = "ett.coefficients" }
 
---- A profile (ett.profile) over a folder of coefficient files; nil if it holds none. Each file is read at its first use.
+--- A profile (ett.profile) over a folder of coefficient files; nil if there are none. Each file is read at its first
+--- use.
 ---@return ett.Profile|nil
 function coefficients.open(folder, options)
   local names = files_of(folder)
