@@ -64,7 +64,7 @@ static int named(lua_State *L, const ett_step_lua_field *field) {
 }
 
 void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void *to) {
-  int is_right;
+  int is_right = 0;
   lua_Integer integer;
   switch (field->kind) {
   case NUMBER:

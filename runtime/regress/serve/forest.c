@@ -95,19 +95,20 @@ static uint32_t depth_of(const ett_tree_node *root, uint32_t i, uint32_t levels)
 }
 
 /* Fills the part of a complete tree below split `at`, which has `levels` levels, from
- * node i. Splits below a leaf all lead to its value. */
+ * node i; `leaf`: the first of its leaves. Splits below a leaf all lead to its value. */
 static void fill_complete(const ett_tree_node *root, uint32_t i, uint32_t at,
                           uint32_t levels, ett_tree_split *split, float *leaf) {
   const ett_tree_node *n = &root[i];
   int ends = n->feature < 0;
   if (levels == 0) {
-    leaf[at] = n->value;
+    *leaf = n->value;
     return;
   }
   split[at] =
       ends ? (ett_tree_split){0, 0} : (ett_tree_split){n->value, (uint32_t)n->feature};
   fill_complete(root, ends ? i : n->left, 2 * at, levels - 1, split, leaf);
-  fill_complete(root, ends ? i : n->left + 1, 2 * at + 1, levels - 1, split, leaf);
+  fill_complete(root, ends ? i : n->left + 1, 2 * at + 1, levels - 1, split,
+                leaf + (1u << (levels - 1)));
 }
 
 /* Makes complete trees unless a tree is too deep. */
@@ -127,8 +128,7 @@ static int make_complete(ett_forest *f, ett_err *err) {
   f->levels = levels;
   for (uint32_t t = 0; t < f->trees; t++) {
     size_t first = (size_t)t << levels;
-    fill_complete(f->node + f->roots[t], 0, 1, levels, f->split + first,
-                  f->leaf + first - (1u << levels));
+    fill_complete(f->node + f->roots[t], 0, 1, levels, f->split + first, f->leaf + first);
   }
   return 0;
 }
