@@ -26,6 +26,10 @@ describe("bindings of runtime/io with failing allocations:", function()
       if not ok then return nil, err end
       return files.read(path .. "2")
     end,
+    ["io.temporary"] = function()
+      local own <close>, err = files.temporary "/tmp"
+      return own and own:path(), err
+    end,
     ["io.hash"] = function() return files.hash("a", "b") end,
   } do
     it(name, function() assert.is_true(oom.every_allocation(fn) > 0) end)

@@ -48,13 +48,16 @@ function folder.names(path, pattern)
   return names
 end
 
+-- The folder of temporary folders: TMPDIR or /tmp.
+local function parent()
+  local under = os.getenv "TMPDIR"
+  return under and require("lfs").attributes(under, "mode") == "directory" and under or "/tmp"
+end
+
 --- A new empty folder under TMPDIR or /tmp. The caller removes it.
 ---@return string path
 function folder.temporary()
-  local lfs = require "lfs"
-  local under = os.getenv "TMPDIR"
-  if not under or lfs.attributes(under, "mode") ~= "directory" then under = "/tmp" end
-  local why
+  local lfs, under, why = require "lfs", parent(), nil
   for _ = 1, 100 do
     local path = ("%s/ett-%08x"):format(under, math.random(0, 0xffffffff))
     local ok
@@ -65,14 +68,12 @@ function folder.temporary()
   return error_module.raise("io", "cannot make a temporary folder in '%s': %s", under, tostring(why))
 end
 
---- Calls work(path) with a new temporary folder and always removes it afterwards. Returns what work returns.
+--- Calls work(path) with a new temporary folder. It is removed afterwards, also when this process is killed. Returns
+--- what work returns.
 ---@param work fun(path: string): ...
 function folder.within(work)
-  local path = folder.temporary()
-  local results = table.pack(pcall(work, path))
-  folder.remove(path)
-  if not results[1] then error(results[2], 0) end
-  return table.unpack(results, 2, results.n)
+  local own <close> = error_module.must(require("ett.io").temporary(parent()))
+  return work(own:path())
 end
 
 --- Removes a folder and its contents; links are removed without following them.

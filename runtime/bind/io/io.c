@@ -3,6 +3,7 @@
 #include "bind/value.h"
 #include "io/file.h"
 #include "io/hash.h"
+#include "io/temporary.h"
 #include "io/utf8.h"
 
 /* io.read(path [, max_bytes = 2^30]) -> text | nil, err */
@@ -79,15 +80,44 @@ static int io_plain(lua_State *L) {
   return 1;
 }
 
+#define TEMPORARY "ett.io.temporary"
+
+/* io.temporary(under) -> temporary | nil, err: a folder that its `close`, or the end of
+ * this process, removes (io/temporary.h) */
+static int io_temporary(lua_State *L) {
+  const char *under = luaL_checkstring(L, 1);
+  ett_err err = {ETT_OK, ""};
+  void **box = ett_lua_box_new(L, TEMPORARY);
+  *box = ett_temporary_new(under, &err);
+  return *box ? 1 : ett_lua_fail(L, &err);
+}
+
+/* temporary:path() -> text */
+static int temporary_path(lua_State *L) {
+  const ett_temporary *temporary = ett_lua_box_check(L, 1, TEMPORARY, "temporary folder");
+  lua_pushstring(L, ett_temporary_path(temporary));
+  return 1;
+}
+
+ETT_LUA_CLOSE(temporary_close, TEMPORARY, ett_temporary_free)
+
+static const luaL_Reg methods[] = {{"path", temporary_path}, {NULL, NULL}};
+
 static const luaL_Reg functions[] = {
-    {"read", io_read}, {"write", io_write},         {"make_folder", io_make_folder},
-    {"hash", io_hash}, {"hash_file", io_hash_file}, {"plain", io_plain},
+    {"read", io_read},
+    {"write", io_write},
+    {"make_folder", io_make_folder},
+    {"hash", io_hash},
+    {"hash_file", io_hash_file},
+    {"plain", io_plain},
+    {"temporary", io_temporary},
     {NULL, NULL},
 };
 
 int luaopen_ett_io(lua_State *L);
 
 int luaopen_ett_io(lua_State *L) {
+  ett_lua_type(L, TEMPORARY, methods, temporary_close);
   luaL_newlib(L, functions);
   return 1;
 }
