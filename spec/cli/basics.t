@@ -30,6 +30,13 @@ $ ett bench literature --page x
 ett: bench: --page has no effect on literature
 ?2
 
+A benchmark that fails prints the rows that it had found.
+$ mkdir -p spec/bench; echo 'return { summary = "x", run = function(_, found) found { measure = "one", value = 1 } error("stopped", 0) end }' > spec/bench/stops.lua; ETT_PATH=$PWD ett bench stops
+# stops: x
+  one ... 1 ...
+ett: stopped
+?1
+
 $ ett bench --nonsense
 ett: bench: unknown option '--nonsense'...
 ?2

@@ -196,7 +196,7 @@ end
 --- Samples, predicts and trains, layout by layout.
 ---@param options table backend ("cpu" or "cuda"), out (folder), layouts (list of names), steps (default 12), scale (of
 --- the campaign; default 1), configurations (how many), sizes (replaces validate.sizes), check (default true), device
---- and precision (cuda), on_stage, on_row
+--- and precision (cuda), on_stage, on_row, on_group (optional: called with a layout's rows and median error)
 function validate.run(options)
   local name = options.backend or "cpu"
   local sizes = options.sizes or validate.sizes[name]
@@ -210,7 +210,10 @@ function validate.run(options)
     cluster = validate.cluster(options.out) }
   local result = { backend = name, precision = backend.precision, device = backend.named, groups = {} }
   local ok, raised = xpcall(function()
-    for i, layout in ipairs(layouts) do result.groups[i] = prove(backend, layout, sizes, options) end
+    for i, layout in ipairs(layouts) do
+      result.groups[i] = prove(backend, layout, sizes, options)
+      if options.on_group then options.on_group(result.groups[i]) end
+    end
   end, error_module.from)
   backend:close()
   if not ok then error(raised, 0) end

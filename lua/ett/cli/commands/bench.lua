@@ -5,6 +5,13 @@ local print_value = require "ett.cli.print_value"
 local refuse = require "ett.cli.refuse"
 local schema = require "ett.base.schema"
 
+local function print_row(row, quiet)
+  if quiet and row.pass ~= false then return end
+  print(("  %-64s %14s  must be %-14s %s"):format(row.measure, tostring(row.value), tostring(row.target or "-"),
+    row.pass == nil and "" or row.pass and "ok" or "MISSED"))
+  io.flush()
+end
+
 return {
   name = "bench",
   offers = "benchmarks",
@@ -32,16 +39,17 @@ return {
       for _, option in ipairs(list[i].options or {}) do unread[option] = nil end
       refuse(opts, schema.keys(unread), "bench: --%s has no effect on %s", name)
     end
-    for i, bench in ipairs(list) do all[i] = { name = names[i], summary = bench.summary, rows = bench.run(opts) } end
-    if opts.rows or opts.page or print_value(opts, all) then return end
-    for _, bench in ipairs(all) do
-      if not opts.quiet then print(("# %s: %s"):format(bench.name, bench.summary)) end
-      for _, row in ipairs(bench.rows) do
-        if row.pass == false or not opts.quiet then
-          print(("  %-64s %14s  must be %-14s %s"):format(row.measure, tostring(row.value),
-            tostring(row.target or "-"), row.pass == nil and "" or row.pass and "ok" or "MISSED"))
-        end
+    local tables = not (opts.rows or opts.page or opts.json)
+    for i, bench in ipairs(list) do
+      local rows = {}
+      local function found(row)
+        rows[#rows + 1] = row
+        if tables then print_row(row, opts.quiet) end
       end
+      if tables and not opts.quiet then print(("# %s: %s"):format(names[i], bench.summary)) end
+      for _, row in ipairs(bench.run(opts, found)) do found(row) end
+      all[i] = { name = names[i], summary = bench.summary, rows = rows }
     end
+    if not (opts.rows or opts.page) then print_value(opts, all) end
   end,
 }
