@@ -901,6 +901,24 @@ ARGS:
     assert.has_error(function() chosen "--cross-entropy-loss-fusion --cross-entropy-fusion-impl nativ" end)
   end)
 
+  it("leave no CUDA graphs open if a script without them holds all flags of its mixture", function()
+    local flags = small .. "--num-experts 4 --moe-router-topk 2 --bf16 --recompute-activations "
+    local function graphs(before, after)
+      local run = read(before .. "torchrun --nproc-per-node 2 pretrain_gpt.py " .. flags .. after)
+      local e = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+      return table.concat(e.left_open, " "):match "graphs none"
+    end
+    for _, case in ipairs { { "", "" }, { "B='--swiglu'\nC=(--swiglu)\n", "$B ${C[@]} --data-path $DATA" },
+      { "", "--cuda-graph-impl none $B" } } do
+      assert.is_nil(graphs(table.unpack(case)), case[2])
+    end
+    for _, case in ipairs { { "", "--swiglu --lr 1 $B" }, { "", '"$@"' }, { "B=(--lr 1 $C)\n", "${B[@]}" },
+      { "", "${B[@]}" }, { "B=(${C[@]})\n", "${B[@]}" },
+      { "if [ $1 = 1 ]; then\nB=\nelse\nB=--enable-cuda-graph\nfi\n", "$B" }, { "source b.sh\n", "$B --swiglu" } } do
+      assert.equal("graphs none", graphs(table.unpack(case)), case[1] .. case[2])
+    end
+  end)
+
   it("make a mixture with latent attention and a pipeline of chunks", function()
     local run = read([[--num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --num-attention-heads 16
       --seq-length 4096 --vocab-size 129280 --swiglu --disable-bias-linear --normalization RMSNorm --bf16

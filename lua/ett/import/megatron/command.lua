@@ -2,6 +2,8 @@
 --
 -- A word of a script belongs to a command, or to a variable or an array. A command gets its own words and those of
 -- the variables that it names, directly or through other variables.
+local known_flags = require "ett.import.megatron.flags"
+
 local command = {}
 
 -- Flags that state devices. Those of other commands count, too: slime gives them to `ray start`.
@@ -73,10 +75,31 @@ local function is_open(list, found)
   return false
 end
 
+--- Whether a list of words has a variable without a value that is not the value of a flag.
+local function has_open_word(words)
+  for i, word in ipairs(words or {}) do
+    local before = words[i - 1] and words[i - 1].text or ""
+    if word.text and word.text:find "^%$" and not known_flags.awaits(before) then return true end
+  end
+  return false
+end
+
+--- Whether the file holds every flag of its training command.
+local function is_complete(list, found)
+  if not list or found.looped or found.dropped or is_open(list, found) then return false end
+  for _, each in ipairs(list) do
+    if each.reached["@"] then return false end
+    for name in pairs(each.whole) do if not found.uses_of[name] then return false end end
+    for name in pairs(each.reached) do if has_open_word(found.words_of[name]) then return false end end
+  end
+  return true
+end
+
 --- Removes the flags that the training command does not get. Flags that belong to nothing, as in a list of flags, stay.
 ---@param flags table[] { name =, values =, word = }, or { path =, value =, word = } of a field of a recipe
 ---@param found table { commands, words_of, uses_of, functions, sources } of ett.import.megatron.script
 ---@return table[] flags, string? note about the flags removed, or about a script that could not be followed
+---@return boolean? complete whether the file holds every flag of the training command
 function command.flags(flags, found)
   for _, each in ipairs(found.commands) do each.reached = reached(each.uses, found.uses_of) end
   local list, gets = training(found), {}
@@ -100,12 +123,14 @@ function command.flags(flags, found)
       end
     end
   end
-  if dropped == 0 or not list and not having(found, "^%-%-%a")[1] then return flags end
+  local complete = is_complete(list, found)
+  if dropped == 0 or not list and not having(found, "^%-%-%a")[1] then return flags, nil, complete end
   if not list or is_open(list, found) or layers[2] and not layers[1] then
     return flags, "the training command of the script is not clear; the flags of all commands and variables are used"
   end
   table.move(rest, 1, #rest, #front + 1, front)
-  return front, unused[1] and "the training command does not use the flags of " .. table.concat(unused, ", ") or nil
+  return front, unused[1] and "the training command does not use the flags of " .. table.concat(unused, ", ") or nil,
+    complete
 end
 
 return command

@@ -128,6 +128,12 @@ local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-",
   "pretrained-checkpoint", "train-", "test-data", "valid-data", "init-method-", "rdzv", "profile-", "muon-", "retro-",
   "no-log-", "no-one-logger", "straggler-", "inference-", "override-", "no-check-", "start-", "end-", "exit-" }
 
+--- Whether a word of a command line is a flag whose value follows. Flags that are not known count as such.
+function flags.awaits(word)
+  local name = word:match "^%-%-(%a[^=]*)$"
+  return name ~= nil and not flags.switches[(name:gsub("_", "-"))]
+end
+
 --- How ett treats a flag: "value", "switch", "unmodelled", "without effect", or nil if it is unknown.
 function flags.kind(name)
   if flags.values[name] then return "value" end

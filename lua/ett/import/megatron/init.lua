@@ -403,8 +403,9 @@ local function with_words(given)
 end
 
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
---- scripts, recipe = whether fields of one follow it, precise = whether they state the precision, stack = of ett's own
---- export, apart = whether another file has the model }.
+--- scripts, recipe = whether fields of one follow it, without_graphs = whether a script has no CUDA graphs for certain,
+--- precise = whether they state the precision, stack = of ett's own export, apart = whether another file has the
+--- model }.
 ---@param values string[]? the words of a script
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
@@ -415,7 +416,7 @@ local function read_flags(path, values)
       apart = apart, precise = precise }
   end
   local job = job_of(text)
-  local list, unknown, note, overrides = script.flags(text, variables_of(job), values)
+  local list, unknown, note, overrides, complete = script.flags(text, variables_of(job), values)
   local recipe = #overrides > 0
   local of_recipe, precise = {}, false
   if recipe then of_recipe, precise = nemo.overridden(overrides) end
@@ -425,7 +426,8 @@ local function read_flags(path, values)
   local program, name = program_of(text)
   local stack = add_export(list, text)
   return list, { mamba = is_mamba(name, program), unknown = unknown, note = note, nemo = recipe, recipe = recipe,
-    precise = precise or stack ~= nil, stack = stack }
+    precise = precise or stack ~= nil, stack = stack,
+    without_graphs = complete and not recipe and not text:find "cuda[-_]graph" } -- a skipped branch may name graphs
 end
 
 --- Notes the conditions of a script that depend on values outside it.
@@ -483,7 +485,7 @@ local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
   args.mamba, args.nemo, args.recipe, args.apart = file.mamba, file.nemo, file.recipe, file.apart
-  args.precise = file.precise
+  args.precise, args.without_graphs = file.precise, file.without_graphs
   note_conditions(args, file.unknown)
   if file.note then args:note("%s", file.note) end
   if file.recipe then complete_recipe(args, file.precise) end

@@ -409,12 +409,16 @@ end
 local whole_graphs = { full = true, full_iteration = true }
 
 --- The part of a stack's text that states CUDA graphs: of a whole layer or step, or of modules. Notes other modules.
+--- Without a flag there are none (arguments.py). That is stated if the file has every flag or sets none.
 --- Releases of 2026 name the modules --cuda-graph-modules, and a graph of the step is --cuda-graph-impl full_iteration.
 --- There an empty list stands for whole layers, too (transformer_config.py).
-local function graphs_of(args)
+local function graphs_of(args, stack, has_experts)
   local impl = args:choice("cuda-graph-impl", "none", { none = "none", ["local"] = "local",
     transformer_engine = "transformer_engine", full_iteration = "full_iteration" })
-  if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then return "" end
+  if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then
+    local states = has_experts and (args.without_graphs or args:has "cuda-graph-impl")
+    return states and (stack.other_graphs or "") ~= "" and ":graphed=" or ""
+  end
   local flag = args:has "cuda-graph-modules" and "cuda-graph-modules" or "cuda-graph-scope"
   local scope = args.given[flag] or {}
   if impl == "full_iteration" or #scope == 0 or #scope == 1 and whole_graphs[scope[1]] then return ":graphs" end
@@ -441,8 +445,8 @@ local function stack_of(args, p, sharded, has_experts)
   local name = sharded and "megatron_fsdp"
     or own_dispatcher(args) == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and deepep or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
-  local loss, graphs = cross_entropy(args), graphs_of(args)
-  local stack = stacks.get(name)
+  local loss, stack = cross_entropy(args), stacks.get(name)
+  local graphs = graphs_of(args, stack, has_experts)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
   -- Without fusion PyTorch splits, activates and multiplies in kernels of its own (mlp.py, glu). Backward it also joins
   -- both gradients. For 4096 x 6144 values on H100 they take 77, 80, 80, 91, 49 and 94 us. That is 3.1 times the fused

@@ -9,6 +9,7 @@
 local arithmetic = require "ett.import.megatron.arithmetic"
 local command = require "ett.import.megatron.command"
 local error_module = require "ett.base.error"
+local flags = require "ett.import.megatron.flags"
 local table_at = require "ett.base.table_at"
 
 local script = {}
@@ -477,16 +478,17 @@ function Reader:place(token, text, start)
   if whole then own.whole[whole] = true end
 end
 
---- Whether the word before is a flag, of which a quoted text may be the value.
+--- Whether the word may be the value of the flag before it.
 function Reader:awaits()
   local last = self.words[#self.words]
-  return last and last ~= "\n" and last.text and last.text:match "^%-%-%a[^=]*$" ~= nil
+  return last and last ~= "\n" and last.text and flags.awaits(last.text)
 end
 
 function Reader:word(token, text, start)
   local name, value
   if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
   local all = token.text and token.text:match "^%${?[@*]:?%d*}?$"
+  local array = text:match "^%$%{?([%a_][%w_]*)%[[@*]%]%}?$"
   if name then
     self:assign(name, value, token.text)
   elseif all and self.header then -- for WORD in "$@"
@@ -496,7 +498,9 @@ function Reader:word(token, text, start)
   elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a" and not self:awaits()) then
     -- also bash -c "torchrun … --flag …"
     for part in expand(text, self.variables, true):gmatch "%S+" do self:word({}, part) end
-  elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[[@*]%]%}?$" and text ~= "$@" and text ~= "$*" then
+  elseif array then -- its words belong to it
+    self.dropped = self.dropped or not self.words_of[array]
+  elseif text ~= "" and text ~= "$@" and text ~= "$*" then
     self:add(text)
   end
 end
@@ -555,10 +559,10 @@ end
 
 --- The flags of the training command in order: { name =, values = { text, … } }; all flags if it is not clear. Also the
 --- conditions that count as true though they are unknown, a note about flags that the command does not get, and the
---- fields of sections that follow a recipe.
+--- fields of sections that follow a recipe. Last, whether the file holds every flag of the command.
 ---@param variables table<string, string>? those set before the script runs; changed
 ---@param given string[]? the script's own words; changed
----@return table[] flags, string[] unknown, string? note, string[][] overrides { path, value }
+---@return table[] flags, string[] unknown, string? note, string[][] overrides { path, value }, boolean complete
 function script.flags(text, variables, given)
   local all, current, owner = {}, nil, nil
   local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {}, given)
@@ -581,15 +585,15 @@ function script.flags(text, variables, given)
       end
     end
   end
-  local kept, note = command.flags(all, found)
+  local kept, note, complete = command.flags(all, found)
   if found.looped then
     note = (note and note .. "; " or "") .. "a loop of the script reads its words, and counts as if it ran once"
   end
-  local flags, overrides = {}, {}
+  local list, overrides = {}, {}
   for _, each in ipairs(kept) do
-    if each.path then overrides[#overrides + 1] = { each.path, each.value } else flags[#flags + 1] = each end
+    if each.path then overrides[#overrides + 1] = { each.path, each.value } else list[#list + 1] = each end
   end
-  return flags, found.unknown, note, overrides
+  return list, found.unknown, note, overrides, complete or false
 end
 
 return script
