@@ -445,6 +445,20 @@ describe("estimate", function()
     end
   end)
 
+  it("intervals cover the plans that follow one whose messages have no time", function()
+    local p = profile()
+    local measured = p.collective
+    function p.collective(self, kind, bytes, topology, dtype)
+      if kind == "all_reduce" and dtype == "bf16" then require("ett.base.error").raise("model", "no bf16") end
+      return measured(self, kind, bytes, topology, dtype)
+    end
+    local stated = run({ pp = 2, dp = 2, gradient_dtype = "fp32" }, { profile = p })
+    local open = run({ pp = 2, dp = 2 }, { profile = p })
+    assert.matches("gradient_dtype fp32", table.concat(open.left_open, ", "))
+    assert.is_true(stated.low_seconds < stated.step_seconds)
+    assert.same({ stated.low_seconds, stated.high_seconds }, { open.low_seconds, open.high_seconds })
+  end)
+
   it("a schedule from a file runs, and split backwards fill the bubble", function()
     local one, zb = run { pp = 4, schedule = "1f1b" }, run { pp = 4, schedule = "zb_h1" }
     near(sum(one.stages, "backward_seconds"), sum(zb.stages, "backward_seconds"), "same work")

@@ -198,7 +198,7 @@ local function segment_of_layer(state, uses, order, by_role)
   local whole = math.min(routing, products * (launch.eager - launch.each))
   local all = (runs.after + runs.before) * launch.each + whole
   routing = routing - whole
-  local each = { after = runs.after > 0 and math.min(launch.eager, all / runs.after) or 0.0 }
+  local each = { after = math.min(launch.eager, all / runs.after) } -- without such runs no item takes it
   each.before = runs.before > 0 and (all - runs.after * each.after) / runs.before or 0.0
   for _, item in ipairs(own) do item[1] = item[1] + item.runs * each[item.side] end
   local after = math.min(routing, eager)
