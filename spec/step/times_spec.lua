@@ -102,6 +102,26 @@ describe("times", function()
     assert.is_true(priced > 0, on.name)
   end
 
+  it("of a plan are those of its own messages, also after a plan with other sends", function()
+    local core, fields, clusters = require "ett.step", require "ett.plan.fields", require "ett.profile.cluster"
+    local on = clusters.get "dgx_h100"
+    local times, demands, workspace = times_module.new(on), core.demands(), core.workspace()
+    finally(function() demands:close() workspace:close() end)
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    for _, micro_batch in ipairs { 1, 2 } do
+      local p = require("ett.plan").new({ seq = 1024, pp = 2, dp = 2, micro_batches = 4, micro_batch = micro_batch },
+        model, on)
+      local program <close> = require("ett.step.lower").program(model, p, times).program
+      local plan, sent = fields.to_c(p, clusters.placement(on)), {}
+      assert.is_nil(program:evaluate(plan, demands, workspace, false))
+      times:answer(demands, p.dtype, 1024)
+      for _, d in ipairs(program:evaluate(plan, demands, workspace, false).demands) do
+        if d.kind == "send_recv" then sent[#sent + 1] = d.bytes end
+      end
+      assert.same({ 2 * 1024 * 1024 * micro_batch }, sent)
+    end
+  end)
+
   it("of messages that follow a law are those of single answers", function()
     for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100", "vista" } do
       same_messages(require("ett.profile.cluster").get(name))
