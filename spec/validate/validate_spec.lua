@@ -276,4 +276,17 @@ describe("ett validate", function()
     lines = {}
     assert.equal(text, said(1):sub(-#text))
   end)
+
+  it("is judged by its benchmark only where most configurations were undisturbed", function()
+    local bench, run, passes = dofile(require("ett.host").root .. "/spec/bench/validate.lua"), validate.run, {}
+    finally(function() validate.run = run end)
+    for disturbed = 1, 2 do
+      function validate.run(options)
+        local rows = { { disturbed = true }, { disturbed = disturbed > 1 }, {} }
+        options.on_group { layout = "1x1", ranks = 1, rows = rows, median_error = 0.06 }
+      end
+      bench.run({ quiet = true }, function(row) passes[disturbed] = { row.value, row.target, row.pass } end)
+    end
+    assert.same({ { "6.0", "<= 5", false }, { "6.0", "<= 5, idle" } }, passes)
+  end)
 end)
