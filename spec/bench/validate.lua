@@ -5,8 +5,8 @@ local bench = { summary = "training steps predicted from this machine's samples 
 local function group_row(group)
   local limit, disturbed = group.ranks > 1 and 10 or 5, 0
   for _, row in ipairs(group.rows) do disturbed = disturbed + (row.disturbed and 1 or 0) end
-  local row = { measure = ("layout %s, median step error %% over %d configurations%s%s"):format(group.layout, #group.rows,
-    group.crowded and (", %d ranks a processor"):format(group.ranks_per_processor) or "",
+  local row = { measure = ("layout %s, median step error %% over %d configurations%s%s"):format(group.layout,
+    #group.rows, group.crowded and (", %d ranks a processor"):format(group.ranks_per_processor) or "",
     disturbed > 0 and (" (%d disturbed)"):format(disturbed) or ""),
     value = ("%.1f"):format(100 * group.median_error), target = ("<= %d"):format(limit) }
   if 2 * disturbed <= #group.rows then

@@ -186,6 +186,18 @@ describe("a search", function()
     assert.equal("pp=1 true", tried({ true, false }, "overlap_gradients"))
   end)
 
+  it("copies the gradients of ZeRO-3 as estimates do", function()
+    for _, stack in ipairs { "plain", "transformers_fsdp" } do -- the latter adds up those of several micro-batches
+      local found = small { plan = { seq = 1024, global_batch = 16, pp = 1, tp = 1, cp = 1, recompute = "none",
+        stack = stack }, vary = { zero = { 0, 3 }, micro_batch = { 1, 2 } }, where = "zero > 0 and dp > 1", keep = 20,
+        exhaustive = true }
+      local steps = {}
+      for _, row in ipairs(found.rows) do steps[#steps + 1] = row.zero == 3 and row.step_seconds or nil end
+      assert.is_true(#steps > 1)
+      assert.equal(found.best.estimate.step_seconds, steps[1])
+    end
+  end)
+
   it("gathers weights during computing at DeepSpeed's stage 3 only, and pipelines as DeepSpeed does", function()
     local function tried(plan, stack, where)
       local given, seen = { plan = plan, keep = 10000, exhaustive = true, where = where }, {}

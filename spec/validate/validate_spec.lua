@@ -282,8 +282,8 @@ describe("ett validate", function()
     finally(function() validate.run = run end)
     for disturbed = 1, 2 do
       function validate.run(options)
-        local rows = { { disturbed = true }, { disturbed = disturbed > 1 }, {} }
-        options.on_group { layout = "1x1", ranks = 1, rows = rows, median_error = 0.06 }
+        options.on_group { layout = "1x1", ranks = 1, median_error = 0.06,
+          rows = { { disturbed = true }, { disturbed = disturbed > 1 }, {} } }
       end
       bench.run({ quiet = true }, function(row) passes[disturbed] = { row.value, row.target, row.pass } end)
     end

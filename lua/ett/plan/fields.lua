@@ -51,7 +51,13 @@ local function gathers_by_host(p)
 end
 -- Whether only the gradients stay whole between micro-batches (ett_messages_whole_gradients).
 local function defers_gradients(p)
-  return p.micro_batches > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "defers_gradients")
+  return (p.micro_batches or 2) > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "defers_gradients")
+end
+-- Whether ZeRO-3 reduces gradients in each backward pass: "sharded" and their type in messages, or "whole"; false for
+-- plans without ZeRO-3. Programs differ in this (lower.lua, add_accumulation), and in Times:of_plan.
+local function sharded_gradients(p)
+  if p.zero ~= 3 or not replicated(p) then return false end
+  return (stay_whole(p) or defers_gradients(p)) and "whole" or "sharded " .. (p.reduce_dtype or p.gradient_dtype)
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 -- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`). A single
@@ -208,7 +214,7 @@ local fields = {
         .. "layer is repeated), full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage fsdp=3",
       needs = { copies, replicated },
-      program = function(zero, p) return zero == 3 and p.stack ~= nil and replicated(p) end, -- Times:of_plan
+      program = function(_, p) return sharded_gradients(p) end,
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, also = "hsdp",
       c = { "shard", function(shard) return shard or 0 end },
@@ -328,7 +334,7 @@ function fields.reads_others(field)
 end
 
 fields.sends_of, fields.replicated, fields.stay_whole, fields.adam_bytes = sends_of, replicated, stay_whole, adam_bytes
-fields.defers_gradients = defers_gradients
+fields.defers_gradients, fields.sharded_gradients = defers_gradients, sharded_gradients
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, predictions =, failures =, power = }: booleans

@@ -359,6 +359,8 @@ local function add_part(self, opened, setting, p)
   local chunks, fewer = passing_chunks(self, opened, setting, p, each, micro_batches)
   if #chunks == 0 then return end
   local key = lower.key(p, setting.placement, setting.key_of)
+  local sharded = setmetatable({ zero = 3, micro_batches = micro_batches }, { __index = p })
+  if fields.stay_whole(sharded) or fields.defers_gradients(sharded) then key = key .. " whole" end -- sharded_gradients
   local parts_of = opened.by_key[key]
   if not parts_of then
     parts_of = {}

@@ -272,7 +272,7 @@ local function add_functions(run)
   add("program", function(p)
     key_of = key_of
       or fields.program_keys(run.plan, run.positions, not lower.copies_table(run.model) and "pp" or nil)
-    return (lower.key(p, run.placement, key_of))
+    return (lower.key(with_micro_batches(p), run.placement, key_of))
   end)
   for _, field in ipairs(fields.list) do
     if fields.reads_others(field) then

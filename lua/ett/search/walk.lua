@@ -344,15 +344,17 @@ local function gathering_plan(parts)
 end
 
 --- The lowered programs of parts: [false], and those of plans that gather weights (`gathers` of stages_of) if that
---- slows the stack's kernels (Times:of_plan) or takes time of the host.
+--- slows the stack's kernels (Times:of_plan), takes time of the host, or copies gradients in place of adding them.
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
-  local gathering = stack and (stack.gathers_slow or stack.gather_seconds > 0) and gathering_plan(parts)
+  local differs = stack and (stack.gathers_slow or stack.gather_seconds > 0)
+    or not fields.fuses_accumulation(p, stack or {})
+  local gathering = differs and gathering_plan(parts)
   for _, stages in ipairs(gathering and self.ways[parts[1].setting.axes].apart or {}) do
     if stages.gathers then
       gathering.reshard = stages.gathers == "again"
-      programs[stages.gathers] = stack.gather_seconds == 0 and (programs.again or programs.once)
+      programs[stages.gathers] = not (stack and stack.gather_seconds > 0) and (programs.again or programs.once)
         or lower.program(self.model, gathering, times)
     end
   end
@@ -379,9 +381,12 @@ local function survey(self, parts, rows, queue)
     joules = math.min(joules, energy.least_joules(lowered, cluster.device, self.model, p))
   end
   if not self.limits.exhaustive then
-    local passes = search_core.passes(programs[false].program) -- gathers make them longer
     left = unsettled(self, left, function(part)
-      return takes_too_long(self, part, passes[part.overlap_all_to_all]) and "bounded"
+      for _, lowered in pairs(programs) do
+        local passes = search_core.passes(lowered.program)
+        if not takes_too_long(self, part, passes[part.overlap_all_to_all]) then return false end
+      end
+      return "bounded"
     end)
   end
   for _, part in ipairs(left) do

@@ -550,12 +550,17 @@ end
 --- Adds the accumulation of a micro-batch's gradients. It takes as long as a residual addition that moves the same
 --- bytes. A separate kernel reads two operands and writes one. Weight products that accumulate read and write the
 --- sum of gradients; others write a gradient in 16 bits. A share of the additional bytes hides behind the arithmetic.
+--- Gradients that are reduced in each backward pass are copied to the message instead, in its type (PyTorch,
+--- foreach_reduce_scatter_copy_in; DeepSpeed, stage3.py, __add_grad_to_ipg_bucket; JAX casts them). Sums of shards
+--- follow the reduction in its stream, from the second micro-batch on (foreach_reduce; partition_grads).
 local function add_accumulation(state, uses)
   local p, fused = state.plan, fields.fuses_accumulation(state.plan, state.software)
   local stack = state.times.stack
   if fused and not (stack and stack.fused_accumulation) then return end
   local weight, gradient, parameters = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype], 0.0
-  local bytes = fused and in_step.accumulation_share * (2 * gradient - weight) or weight + 2 * gradient
+  local message = (fields.sharded_gradients(p) or ""):match "^sharded (.*)"
+  local bytes = fused and in_step.accumulation_share * (2 * gradient - weight)
+    or weight + (message and schema.dtype_bytes[message] or 2 * gradient)
   for index, n in pairs(uses) do
     local o = state.operations[index]
     if o.kind == "operator" and (not fused or o.family == "gemm") then
