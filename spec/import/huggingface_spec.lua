@@ -589,6 +589,7 @@ describe("a Hugging Face configuration", function()
         if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end
       end
     end
+    assert.equal(2 * 12288 // 3, built(changed("lfm2-1.2b", { block_multiple_of = 1 })).hyper.ffn)
   end)
 
   it("of latent attention compresses before it enters the tensor-parallel region", function()

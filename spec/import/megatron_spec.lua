@@ -723,6 +723,8 @@ modules:
       .. "    cross_entropy_loss_fusion: true, cross_entropy_fusion_impl: te, %s } }\n"
     local function stack(more) return (primus(text:format(more))).stack end
     assert.equal("primus_moe:grouped=streams", stack "use_turbo_grouped_mlp: false")
+    assert.equal("primus_moe:grouped=streams",
+      stack '"use_turbo_grouped_mlp": false, "ddp_bucket_size": "${OWN:null}", "overlap_grad_reduce": true')
     local fused = ", use_turbo_fused_act_with_probs: true"
     assert.equal("primus_moe", stack("use_turbo_grouped_mlp: true" .. fused))
     assert.equal("primus_moe", stack("use_turbo_grouped_gemm: true" .. fused))

@@ -716,6 +716,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 12, true, true }, states "null")
     assert.same({ 12, true, true, "optimizer.type = onebitadam: its compressed messages are not modelled, "
       .. "gradients are reduced in full" }, states('{ "type": "OneBitAdam" }', '"auto"'))
+    assert.matches("onebitlamb: its compressed messages", states('{ "type": "OneBitLamb" }')[4], 1, true)
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
     assert.matches("Newton-Schulz iterations are not modelled", states('{ "type": "Muon" }')[4], 1, true)
@@ -996,6 +997,9 @@ describe("a plan of Accelerate", function()
       assert.equal("not in the file: the batch of a device (1: give micro_batch=N), gradient accumulation (1 "
         .. "micro-batch: give micro_batches=N)", missing)
     end
+    local one_machine = read("a.yaml", "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n"
+      .. "  fsdp_sharding_strategy: HYBRID_SHARD", nil, { seq = 2048, dp = 8 })
+    assert.equal(4, one_machine.shard)
     local plan, notes = of("FSDP", "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n"
       .. "  fsdp_activation_checkpointing: true\n  fsdp_offload_params: true\n  fsdp_cpu_ram_efficient_loading: true\n"
       .. "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 2\n"

@@ -90,6 +90,8 @@ describe("ett.loop.against", function()
     assert.near(2 * seconds.forward.linear_up, row_of(result, "linear_up", "forward").measured_seconds, 2e-9)
     assert.equal("plain", result.stack)
     assert.equal(2 * 2 * size.layers, row_of(result, "residual_add", "forward").count)
+    assert.same({}, result.notes)
+    assert.same({ result.compared - 1, true }, { result.within_ten_percent, result.compared > 10 })
   end)
 
   it("recognises operators by declared fields, not by names", function()
@@ -202,6 +204,15 @@ describe("ett.loop.against", function()
     local list = recordings(1)
     local result = compare(list, { cluster = "dgx_h100", hyper = { hidden = 1024, ffn = 4096 } })
     for _, row in ipairs(result.operators) do assert.is_not.equal("linear_up", row.name) end
+  end)
+
+  it("places a collective on the nodes of its listed ranks, or of neighbours", function()
+    local topology = require("ett.loop.wires").topology
+    for ranks, wanted in pairs { ["[0, 1, 8, 9]"] = { 2, 2 }, ["[0, 8, 16, 24]"] = { 4, 1 },
+      ["[0, 1, 2, 8]"] = { 2, 3 }, ["[0, 8, ..., 24]"] = { 1, 4 } } do
+      local placed = topology({ group_size = 4, group_ranks = ranks }, { gpus_per_node = 8 })
+      assert.same({ wanted[1], wanted[2], 4 }, { placed.nodes, placed.gpus_per_node, placed.ranks }, ranks)
+    end
   end)
 
   it("compares operators that ran on the host by their own durations", function()

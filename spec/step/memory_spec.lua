@@ -282,8 +282,11 @@ describe("the memory of an estimate", function()
   it("holds quantised weights as the stack does, with transposed copies if products need them", function()
     local products = 12 * (h * (h + 2048) + h * h + 3 * h * f) / t
     local function weights(cluster, dtype, how, plan)
-      return estimate.new { model = model_module.new("llama", hyper), cluster = cluster, plan = merged({ seq = 4096,
-        tp = t, dp = 2, micro_batches = 4, dtype = dtype, stack = "megatron" .. how }, plan) }.stages[1].weight_bytes
+      local e = estimate.new { model = model_module.new("llama", hyper), cluster = cluster, plan = merged({ seq = 4096,
+        tp = t, dp = 2, micro_batches = 4, dtype = dtype, stack = "megatron" .. how }, plan) }
+      local quantised = (e.stages[1].quantised_bytes or 0) ~= 0
+      assert.equal(quantised, e.memory[1].source:find("quantised as the stack", 1, true) ~= nil)
+      return e.stages[1].weight_bytes
     end
     local plain = weights("dgx_h100", "bf16", "")
     -- Bytes of one weight beyond its 16 bits: beside, only and single.

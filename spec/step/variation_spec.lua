@@ -376,6 +376,14 @@ describe("a step of unlike devices", function()
     assert.equal(seconds("tp-cp-ep-dp-pp", { 2 }), seconds("tp-cp-ep-dp-pp", both))
     assert.is_true(seconds("pp-tp-cp-ep-dp", both) > seconds("pp-tp-cp-ep-dp", { 2 }) * 1.05)
     assert.equal(seconds("pp-tp-cp-ep-dp", { 2, 1, 2 }), seconds("pp-tp-cp-ep-dp", { 2 }))
+    -- Of 2 x 2 tensor and context ranks of one stage, any one is as slow as all.
+    local function slowed(list) return run({ pp = 1, cp = 2, rank_slowdown = list }).varied_p50_seconds end
+    local all = slowed { 2, 2, 2, 2, 1, 1, 1, 1 }
+    for rank = 1, 4 do
+      local list = { 1, 1, 1, 1, 1, 1, 1, 1 }
+      list[rank] = 2
+      assert.equal(all, slowed(list), rank)
+    end
   end)
 
   it("is longer with more jitter and more slow devices, and its quantiles ascend", function()
