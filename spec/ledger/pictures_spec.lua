@@ -19,6 +19,9 @@ it("ett.svg draws every series, escapes text and omits points that a log axis ca
   assert.falsy(text:find("nan", 1, true))
   assert.falsy(text:find("inf", 1, true))
   assert.equal(text, draw())
+  local zeros = svg.chart { title = "zeros", x = { label = "n" }, y = { label = "v" },
+    series = { { label = "one", points = { { 1, 0 }, { 2, 0 } } } } }
+  assert.falsy(zeros:find("nan", 1, true) or zeros:find("inf", 1, true))
 end)
 
 describe("the figures of a sweep", function()
