@@ -809,6 +809,16 @@ describe("estimate", function()
     end
   end)
 
+  it("names the source of its price, or why there is none", function()
+    local function source(cluster_name, price)
+      return estimate.new { model = llama(), cluster = cluster_name, plan = { seq = 2048, micro_batches = 1,
+        price_per_device_hour = price } }.price_source
+    end
+    assert.matches("^AWS", source "dgx_h100")
+    assert.equal("given", source("dgx_h100", 2))
+    assert.matches("^unset: no public", source "dgx_a800")
+  end)
+
   it("answers the same after operators were forgotten", function()
     local before = run({ pp = 2 }).step_seconds
     require("ett.operator").forget()

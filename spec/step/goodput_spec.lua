@@ -33,6 +33,17 @@ describe("goodput", function()
     assert.is_true(twice > 0.5 * once and twice < 1.05 * once, twice / once)
   end)
 
+  it("takes failures and restarts of the cluster, and of the plan before them", function()
+    local function share(p, failures)
+      return goodput.of(merged({ dtype = "bf16", device_storage_bandwidth = 1e9 }, p), { failures = failures }, 8, 1e9,
+        1.0).goodput_percent
+    end
+    local stated = { failures_per_device_day = 1, restart_seconds = 900 }
+    assert.equal(share(stated), share({}, { per_device_day = 1, restart_seconds = 900 }))
+    assert.equal(share(stated), share(stated, { per_device_day = 2, restart_seconds = 90 }))
+    assert.is_true(share(stated) < share({}, { per_device_day = 1 }))
+  end)
+
   it("lengthens a run, and follows failures, bandwidth and restarts of plan and cluster", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)

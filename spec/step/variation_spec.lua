@@ -393,6 +393,7 @@ describe("a step of unlike devices", function()
       assert.is_true(e.varied_p50_seconds > last and e.varied_p50_seconds < e.varied_p90_seconds
         and e.varied_p90_seconds < e.varied_p99_seconds and e.varied_p50_seconds > e.step_seconds)
       last = e.varied_p50_seconds
+      assert.near(e.price_per_device_hour * 8 * e.varied_mean_seconds / 3600, e.dollars_per_step, 1e-12)
     end
     assert.matches("variation +p50", tostring(run { slow_share = 0.01 }))
   end)
