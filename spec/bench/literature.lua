@@ -99,8 +99,8 @@ end
 
 -- Clusters of devices other than NVIDIA GPUs since A100 with NVLink.
 local other_devices = { dgx2 = true, ["dgx1.lua"] = true, l40s_node = true, frontier = true, gaudi2_node = true,
-  mi300x_node = true, mi355x_node = true, ["mi325x_node.lua"] = true, ["mi350x_node.lua"] = true, ["l40s_4.lua"] = true, tpu_v4 = true,
-  tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
+  mi300x_node = true, mi355x_node = true, ["mi325x_node.lua"] = true, ["mi350x_node.lua"] = true,
+  ["l40s_4.lua"] = true, tpu_v4 = true, tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
 
 -- Software written for training at scale, and FlashAttention's own training.
 local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-Bridge"] = true, FlagScale = true,
@@ -187,7 +187,7 @@ local function memory_lines(list)
   return out
 end
 
-local function row(step)
+local function row_of(step)
   return step.refused and ("%-40s refused: %s"):format(step.name, step.refused)
     or ("%-40s %9.4g s %9.4g s %+6.1f %% %s +-%2.0f %%%s%s"):format(step.name, step.measured_seconds,
       step.step_seconds, 100 * step.error, step.inside and "in " or "out", 100 * step.half_width,
@@ -198,7 +198,7 @@ end
 --- One line a step, without the held-out ones.
 local function print_rows(list)
   for _, step in ipairs(list) do
-    if not step.held_out then print(row(step)) end
+    if not step.held_out then print(row_of(step)) end
   end
 end
 
