@@ -14,7 +14,8 @@ op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "co
 op.constraints = { { "top_k must be at most experts", function(s) return s.top_k <= s.experts end } }
 
 function op.shape(c)
-  return { tokens = shapes.routed_tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k,
+  local tokens = c.whole_tokens and shapes.tokens or shapes.norm_tokens
+  return { tokens = tokens(c), hidden = c.hidden, experts = c.experts, top_k = c.top_k,
     bias = shapes.bias(c) }
 end
 

@@ -11,7 +11,7 @@ op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "coun
 
 function op.shape(c)
   local slots, seq = shapes.mask(c)
-  return { tokens = shapes.norm_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq }
+  return { tokens = shapes.returned_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq }
 end
 
 --- Forward weighs and sums. Backward weighs the gradient, and multiplies it with the copies for the weights' gradient.

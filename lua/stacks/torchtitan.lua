@@ -27,6 +27,7 @@ return {
   -- float8_tensor_parallel.py, NoopFwToFloat8BwDynamic).
   quantised_gathers = "fp8",
   copies_sequence = true, -- torchtitan#437
+  gathers_once = true, -- models/llama4/infra/parallelize.py: apply_moe_ep_tp
   -- torch/_inductor/fx_passes/micro_pipeline_tp.py: _find_producer_matmul, _find_consumer_matmuls
   overlaps_direct = true,
   communication_share = 0.329,

@@ -126,20 +126,31 @@ describe("tensor parallelism", function()
   it("gathers the stream once for all experts of a token, and scatters their outputs, with whole tokens", function()
     local model = architecture.new("mixtral", { layers = 1, hidden = 1024, heads = 8, vocab = 1000, experts = 8,
       top_k = 4, moe_ffn = 512 })
-    local tokens, found, held = 2 * 2048, {}, {}
-    for _, item in ipairs(architecture.operations(model.layers[2], architecture.configuration(model.hyper,
-      { tp = 4, ep = 2, micro_batch = 2, seq = 2048, sequence_parallel = true, whole_tokens = true }))) do
-      if item.kind == "operator" then held[item.name] = item.shape.tokens end
-      if item.kind == "collective" and (item.role == "exchange" or item.blocking) then
-        found[#found + 1] = ("%s %s %s %g"):format(item.pass, item.name, item.group, item.bytes / (2 * tokens * 1024))
+    local tokens = 2 * 2048
+    -- Bytes as multiples of the stream's; to the experts, two collectives on each side, and back.
+    local function check(whole, etp, exchanged, entered, left, returned, held)
+      local found, tokens_of = {}, {}
+      for _, item in ipairs(architecture.operations(model.layers[2], architecture.configuration(model.hyper,
+        { tp = 4, etp = etp, ep = 2, micro_batch = 2, seq = 2048, sequence_parallel = true, whole_tokens = whole }))) do
+        if item.kind == "operator" then tokens_of[item.name] = item.shape.tokens end
+        if item.kind == "collective" and (item.role == "exchange" or item.blocking) then
+          found[#found + 1] = ("%s %s %s %g"):format(item.pass, item.name, item.group,
+            item.bytes / (2 * tokens * 1024))
+        end
       end
+      assert.same({ "forward all_to_all ep " .. exchanged, "backward all_to_all ep " .. exchanged,
+        "forward all_gather tp " .. entered, "backward reduce_scatter tp " .. entered,
+        "backward all_gather tp " .. left, "forward reduce_scatter tp " .. left,
+        "forward all_to_all ep " .. returned, "backward all_to_all ep " .. returned }, found)
+      assert.same(held, { tokens_of.moe_router, tokens_of.moe_permute, tokens_of.moe_unpermute,
+        tokens_of.residual_add })
     end
-    -- Bytes as multiples of the stream's. A rank sends whole copies, and gets back its share of their width.
-    assert.same({ "forward all_to_all ep 4", "backward all_to_all ep 4", "forward all_gather tp 1",
-      "backward reduce_scatter tp 1", "backward all_gather tp 4", "forward reduce_scatter tp 4",
-      "forward all_to_all ep 1", "backward all_to_all ep 1" }, found)
-    assert.same({ tokens, tokens, tokens // 4, tokens // 4 },
-      { held.moe_router, held.moe_permute, held.moe_unpermute, held.residual_add })
+    -- A rank sends whole copies, and gets back its share of their width.
+    check("there", 4, 4, 1, 4, 1, { tokens, tokens, tokens // 4, tokens // 4 })
+    -- It gets back partial sums of whole copies; the sums are scattered.
+    check("both", 4, 4, 1, 1, 4, { tokens, tokens, tokens, tokens // 4 })
+    -- It sends its share of the tokens to whole experts.
+    check("router", 1, 1, 1, 1, 1, { tokens, tokens // 4, tokens // 4, tokens // 4 })
   end)
 
   it("gathers and scatters instead under sequence parallelism", function()

@@ -371,18 +371,20 @@ describe("recompute = policy", function()
 
   it("repeats experts' products under torchtitan, and keeps what all-to-alls bring, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000, experts = 8, top_k = 2 }
-    local function values(ep)
-      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "policy", stack = "torchtitan", dp = ep,
-        ep = ep, zero = 3 }, "mixtral") / 1024
+    local function values(ep, stack)
+      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "policy", stack = stack or "torchtitan",
+        dp = ep, ep = ep, zero = 3 }, "mixtral") / 1024
     end
     -- The layer's input, attention's output and statistics; queries and values of four products.
     local attention = 2 * (1024 + 1024 + 2 * 16 + 1024 + 256)
     assert.equal(attention, values(1))
     assert.equal(attention + 2 * 2 * 2 * 1024, values(2)) -- two copies go to the experts, and come back
+    local repeats = "torchtitan:repeats_exchanges"
+    assert.equal(attention, values(2, repeats))
     local hyper = merged({ layers = 4 }, h)
-    local function recomputed(mode)
-      local e, seconds = estimate.new { cluster = "dgx_h100", model = model_module.new("mixtral", hyper),
-        plan = { seq = 1024, micro_batches = 1, recompute = mode, stack = "torchtitan", dp = 2, ep = 2, zero = 3 } }, {}
+    local function recomputed(mode, stack)
+      local e, seconds = estimate.new { cluster = "dgx_h100", model = model_module.new("mixtral", hyper), plan = {
+        seq = 1024, micro_batches = 1, recompute = mode, stack = stack or "torchtitan", dp = 2, ep = 2, zero = 3 } }, {}
       for _, list in ipairs { e.operators, e.collectives } do
         for _, entry in ipairs(list) do seconds[entry.name] = entry.recompute_seconds end
       end
@@ -393,6 +395,7 @@ describe("recompute = policy", function()
     assert.equal(full.expert_linear1, half.expert_linear1)
     assert.near(full.linear_qkv / 6, half.linear_qkv, 1e-12) -- keys alone
     assert.equal(0.0, half.all_to_all)
+    assert.equal(full.all_to_all, recomputed("policy", repeats).all_to_all)
   end)
 
   it("keeps the outputs that a plan names and repeats the rest, by hand", function()

@@ -712,3 +712,27 @@ describe("software that splits the residual stream in any case", function()
     assert.is_true(step_of({}, nil, 4, 1022)[3] > split[3]) -- no equal parts
   end)
 end)
+
+describe("software that gathers the stream once around experts", function()
+  it("gathers and scatters one copy of each token, whatever the tensor ranks of an expert", function()
+    local function gathered(stack, more)
+      local plan = { micro_batches = 1, seq = 1024, tp = 4, ep = 2, dp = 2, zero = 3, stack = stack,
+        sequence_parallel = true }
+      for key, value in pairs(more or {}) do plan[key] = value end
+      local e, sums = estimate.new { cluster = "dgx_h100", plan = plan, profile = false, model = model_module.new(
+        "mixtral", { layers = 4, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000, experts = 8, top_k = 4 }) }, {}
+      for _, line in ipairs(e.collectives) do
+        sums[line.name .. " " .. line.group] = line.seconds
+      end
+      return sums
+    end
+    local once, times = gathered "torchtitan", gathered "torchtitan:gathers_once=false"
+    assert.is_true(once["all_gather tp"] < 0.9 * times["all_gather tp"])
+    assert.is_true(once["all_to_all ep"] > 2 * times["all_to_all ep"])
+    local whole = gathered("torchtitan", { etp = 1 })
+    assert.equal(once["all_gather tp"], whole["all_gather tp"])
+    assert.equal(times["all_to_all ep"], whole["all_to_all ep"])
+    assert.same(gathered("torchtitan:gathers_once=false", { tp = 1, sequence_parallel = false }),
+      gathered("torchtitan", { tp = 1, sequence_parallel = false }))
+  end)
+end)

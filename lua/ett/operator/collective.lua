@@ -129,9 +129,9 @@ local patterns = {
   end,
   --- All-to-all of tokens to the ranks of their experts, and back: top_k copies of each token of this rank. Under
   --- sequence parallelism a rank holds its share of the sequence, else its share of the etp group's tokens. With
-  --- whole_tokens it sends all tokens, and gets back its share.
+  --- whole_tokens (around_experts) it may hold all.
   expert_exchange = function(c, back)
-    local tokens = c.sequence_parallel and (back and shapes.norm_tokens or shapes.routed_tokens)(c)
+    local tokens = c.sequence_parallel and (back and shapes.returned_tokens or shapes.routed_tokens)(c)
       or expert_group_tokens(c)
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
@@ -167,14 +167,20 @@ local patterns = {
 -- Collectives around experts, as in Megatron-Core's MoEAlltoAllTokenDispatcher. Under sequence parallelism the etp
 -- ranks of an expert gather the received token copies and reduce-scatter their results. Without it the ranks hold the
 -- same tokens: each rank of an etp group takes a share, the group sums it, and the shares are gathered over tp.
--- whole_tokens: MaxText gathers the stream before its router, and scatters the sums of the experts' outputs (moe.py,
--- sparse_matmul: input_partition_pspec, psum_scatter). The gather stands here, between the exchanges.
+-- whole_tokens: the stream is gathered before the router. The collectives stand here, between the exchanges.
+--   there    MaxText scatters the sums of the experts' outputs before they go back (moe.py, sparse_matmul:
+--            input_partition_pspec, psum_scatter)
+--   both     torchtitan scatters the sums of the tokens that came back (llama4/infra/parallelize.py, apply_moe_ep_tp:
+--            PrepareModuleInputOutput of `moe`; ExpertTensorParallel)
+--   router   the same, but each rank sends its share of the tokens to whole experts (ReordererSequenceParallel)
 local function around_experts(gather_pass, sum_pass)
   return function(c)
     local etp = c.etp or c.tp
     if c.sequence_parallel then
       local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
-      if c.whole_tokens and gather_pass == "forward" then bytes = hidden_bytes(c) end
+      local once = c.whole_tokens == "both" or c.whole_tokens == "router"
+      if once then etp = c.tp end
+      if once or c.whole_tokens and gather_pass == "forward" then bytes = hidden_bytes(c) end
       local group = etp == c.tp and "tp" or "etp"
       return blocking(join(one("all_gather", group, etp, bytes, gather_pass),
         one("reduce_scatter", group, etp, bytes, sum_pass)))

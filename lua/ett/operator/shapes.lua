@@ -29,9 +29,14 @@ function shapes.norm_tokens(c)
   return tokens // c.tp
 end
 
---- Tokens that a tensor-parallel rank routes to experts: those outside tensor-parallel regions, unless the software
---- gathers the stream before the router (whole_tokens; see around_experts of collective.lua).
-function shapes.routed_tokens(c) return c.whole_tokens and shapes.tokens(c) or shapes.norm_tokens(c) end
+--- Tokens whose copies a tensor-parallel rank sends to experts: those outside tensor-parallel regions, unless the
+--- software gathers the stream before the router (whole_tokens; see around_experts of collective.lua).
+function shapes.routed_tokens(c)
+  return c.whole_tokens and c.whole_tokens ~= "router" and shapes.tokens(c) or shapes.norm_tokens(c)
+end
+
+--- Tokens whose copies come back to a tensor-parallel rank.
+function shapes.returned_tokens(c) return c.whole_tokens == "both" and shapes.tokens(c) or shapes.norm_tokens(c) end
 
 --- Vocabulary padded to a multiple of `multiple` rows on every tensor rank (Megatron and NeoX:
 --- make_vocab_size_divisible_by = 128).

@@ -160,11 +160,12 @@ end
 
 --- Plans with the seconds of the experts, and of the rest, with keys of all that their operators depend on. Only waits
 --- for the host depend on overlap_all_to_all, apart from roles. Operators of the rest do not depend on ep and etp,
---- except that etp may decide whether the stream is split.
+--- except that etp may decide whether the stream is split, and which ranks route its tokens.
 local function bare_plans(p, times, setting)
   local experts = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   local stack = times:for_stack(p.stack).stack
-  local rest = setmetatable({ ep = 1, etp = stack and stack.splits_stream and p.etp or p.tp }, { __index = experts })
+  local by_etp = stack and (stack.splits_stream or stack.gathers_once)
+  local rest = setmetatable({ ep = 1, etp = by_etp and p.etp or p.tp }, { __index = experts })
   local place = setting.cluster.name .. " "
   return experts, place .. "experts " .. setting.key_of(experts), rest, place .. setting.key_of(rest)
 end

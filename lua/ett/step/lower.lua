@@ -227,15 +227,18 @@ end
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
 --- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Grouped products of experts are not
 --- counted as products, and they are repeated. (torchtitan, distributed/activation_checkpoint.py and
---- models/deepseek_v3/infra/parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm.)
+--- models/deepseek_v3/infra/parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm. Until 2026 the list of
+--- models/qwen3 had no all-to-alls: repeats_exchanges.)
+---@param software table stack
 ---@return number bytes of the stored outputs
 ---@return number[] the share of each item that is repeated
-local function checkpointed(items, c)
+local function checkpointed(items, c, software)
   local bytes, products, width, repeated = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)], {}
   for k, item in ipairs(items) do
     local op, s = item.operator, item.shape
     repeated[k] = item.last and 0 or 1
     local share = item.kind ~= "operator" and item.pass ~= "backward" and stored_outputs[item.name]
+    if item.role == "exchange" and software.repeats_exchanges then share = nil end
     if share then
       bytes, repeated[k] = bytes + item.times * item.bytes * share(item), 0
     elseif op and op.family == "attention" then
@@ -724,7 +727,7 @@ local function run_of(state, items, place)
     if keeps then
       policy_bytes, repeated = kept_outputs(items, keeps, state.plan.dtype)
     else
-      policy_bytes, repeated = checkpointed(items, state.configuration)
+      policy_bytes, repeated = checkpointed(items, state.configuration, state.software)
     end
     policy_uses = {}
   end
@@ -844,12 +847,18 @@ end
 
 --- The plan; with sequence parallelism if its software always splits the residual stream over tensor-parallel ranks.
 --- Bytes and times do not depend on which dimension is split: gathers open a tensor-parallel region, reduce-scatters
---- close it. Routers get whole tokens, and tensor-parallel ranks split each expert.
+--- close it. Routers get whole tokens, and tensor-parallel ranks split each expert. whole_tokens: see around_experts of
+--- ett.operator.collective.
 local function with_split_stream(model, p, stack)
+  local etp = p.etp or p.tp
+  if stack and stack.gathers_once and p.sequence_parallel and model.hyper.experts and p.tp > 1
+    and (etp == 1 or etp == p.tp) then
+    return setmetatable({ whole_tokens = etp == p.tp and "both" or "router" }, { __index = p })
+  end
   local splits = stack and stack.splits_stream and p.tp > 1 and p.micro_batch * p.seq // p.cp % p.tp == 0
-    and (p.etp or p.tp) == p.tp
+    and etp == p.tp
   if not splits then return p end
-  return setmetatable({ sequence_parallel = true, whole_tokens = model.hyper.experts ~= nil }, { __index = p })
+  return setmetatable({ sequence_parallel = true, whole_tokens = model.hyper.experts and "there" }, { __index = p })
 end
 
 --- The plan and the times with which a program is lowered.
