@@ -91,7 +91,7 @@ describe("a sweep", function()
   it("has the digits of single predictions where several fields change the operators", function()
     local new = require("ett.model").new
     local dense = { tp = { 1, 2 }, cp = { 1, 2 }, micro_batch = { 1, 2 }, sequence_parallel = { false, true },
-      recompute = { "none", "selective", "full" }, stack = { "plain", "megatron", "transformers_fsdp" } }
+      recompute = { "none", "selective", "full" }, stack = { "megatron_deepspeed", "megatron", "transformers_fsdp" } }
     -- Plans that differ in micro-batch share gradients and updates, but no sends.
     local staged = { pp = { 1, 2 }, micro_batch = { 1, 2, 4 }, dp = { 2, 4 }, zero = { 0, 1 },
       recompute = { "none", "full" } }

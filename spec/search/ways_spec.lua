@@ -48,7 +48,7 @@ it("a search tries more tensor ranks than heads for a model without attention", 
   assert.same({ true, true, [4] = true }, seen)
 end)
 
-it("estimates, sweeps and searches have the sends of the stack, unless the plan states others", function()
+it("estimates, sweeps and searches have the stack's sends, unless the plan states others, and its copies", function()
   local model = ett.model.new("gpt", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
   local plan = { seq = 512, tp = 2, cp = 1, pp = 2, dp = 1, global_batch = 8, micro_batch = 1, recompute = "none",
     zero = 0, stack = "megatron_deepspeed" }
@@ -71,6 +71,7 @@ it("estimates, sweeps and searches have the sends of the stack, unless the plan 
   assert.is_true(seconds { scatter_sends = false } ~= seconds {})
   assert.equal(seconds { stack = "megatron_deepspeed:serial_sends=false" }, seconds { serial_sends = false })
   assert.equal(seconds { pp = 1, dp = 2 }, seconds { pp = 1, dp = 2, overlap_sends = true }) -- no sends
+  assert.is_true(seconds { stack = "megatron_deepspeed:gradient_copy_bytes=0" } < seconds {})
 end)
 
 it("a search tries stages of software without pipelines only if the plan states them", function()

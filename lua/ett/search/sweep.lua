@@ -114,10 +114,13 @@ local function program_of(run, key, p)
   if number then return number end
   local ok, lowered = pcall(lower.program, run.model, p, run.times)
   if not ok then return nil, refusal_of(lowered) end
-  -- A message may take different times in different dtypes, so each dtype has its own demands.
-  run.demands[p.dtype] = run.demands[p.dtype] or step_core.demands()
-  number = run.list:program(lowered.program, run.demands[p.dtype])
-  run.numbers[key], run.programs[number] = number, { program = lowered.program, dtype = p.dtype }
+  -- A message may take different times in different dtypes, and an update under different stacks, so each pair has its
+  -- own demands.
+  local times = run.times:for_stack(p.stack)
+  local by_dtype = run.demands[times] or {}
+  run.demands[times], by_dtype[p.dtype] = by_dtype, by_dtype[p.dtype] or step_core.demands()
+  number = run.list:program(lowered.program, by_dtype[p.dtype])
+  run.numbers[key], run.programs[number] = number, { program = lowered.program, dtype = p.dtype, times = times }
   return number
 end
 
@@ -174,8 +177,8 @@ local function evaluate(run, last)
       ok, fault = pcall(set_plan, run, number)
       orders = ok and fault or nil
     elseif need == "times" then
-      local dtype = run.programs[what].dtype
-      ok, fault = pcall(run.times.answer, run.times, run.demands[dtype], dtype, run.model.hyper.hidden)
+      local times, dtype = run.programs[what].times, run.programs[what].dtype
+      ok, fault = pcall(times.answer, times, run.demands[times][dtype], dtype, run.model.hyper.hidden)
     else
       ok, fault = pcall(schedules.call, run.label, error, what, 0)
     end
@@ -404,7 +407,9 @@ function sweep.new(given)
   if run.share then merge(run) end
   local unfit = fit_advice(run, base)
   for _, own in pairs(run.programs) do own.program:close() end
-  for _, demands in pairs(run.demands) do demands:close() end
+  for _, by_dtype in pairs(run.demands) do
+    for _, demands in pairs(by_dtype) do demands:close() end
+  end
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base, outlook_of(run, base, given))
   local notes = fields.decimals(values.seq or { base.seq }, given.model.hyper)

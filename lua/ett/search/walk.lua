@@ -76,7 +76,9 @@ function Walk:__close() self:close() end
 
 function Walk:close()
   self.workspace:close()
-  for _, demands in pairs(self.demands) do demands:close() end
+  for _, by_dtype in pairs(self.demands) do
+    for _, demands in pairs(by_dtype) do demands:close() end
+  end
 end
 
 --- Times of a cluster, opened once.
@@ -89,15 +91,13 @@ function Walk:times_of(cluster)
   return times
 end
 
---- Demands of the plans of one cluster and dtype. Messages of other clusters and dtypes may take other times.
-local function demands_of(self, cluster, dtype, hidden)
-  local key = ("%s %s %d"):format(cluster.name, dtype, hidden)
-  local demands = self.demands[key]
-  if not demands then
-    demands = step_core.demands()
-    self.demands[key] = demands
-  end
-  return demands
+--- Demands of the plans of one dtype. Messages of other clusters and dtypes, and updates of other stacks, may take other
+--- times.
+---@param times table of a cluster and stack
+local function demands_of(self, times, dtype)
+  local by_dtype = self.demands[times] or {}
+  self.demands[times], by_dtype[dtype] = by_dtype, by_dtype[dtype] or step_core.demands()
+  return by_dtype[dtype]
 end
 
 --- A row from a result of C for a part and chunk.
@@ -128,8 +128,8 @@ local function ask(self, question, branch, ...)
   local part, p, c_plan, chunk = branch.part, branch.plan, branch.c_plan, branch.chunk
   self.limits.excluded = branch.part.excluded
   local setting = part.setting
-  local times, hidden = self:times_of(setting.cluster), self.model.hyper.hidden
-  local demands = demands_of(self, setting.cluster, p.dtype, hidden)
+  local times, hidden = self:times_of(setting.cluster):for_stack(p.stack), self.model.hyper.hidden
+  local demands = demands_of(self, times, p.dtype)
   local limit, most = setting.memory_limit_bytes, self.keeper:most_memory(setting)
   self.limits.memory_bytes = most and not self.limits.exhaustive and math.min(limit, most) or limit
   self.keeper:steps(setting, self.limits, branch.floor)

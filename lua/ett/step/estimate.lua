@@ -206,9 +206,9 @@ end
 
 --- Where the times of the demands of each kind come from: { [kind] = { provenance, models, links } }.
 local function message_sources(demands, p, times, width)
-  local sources = {}
+  local sources, own = {}, times:for_stack(p.stack)
   for _, d in ipairs(demands) do
-    local _, _, _, from, _, model = times:of_demand(d, p.dtype, width)
+    local _, _, _, from, _, model = own:of_demand(d, p.dtype, width)
     local source = table_at(sources, d.kind)
     source.provenance = times_module.worse(source.provenance, from)
     add_name(source, "models", model)
@@ -533,7 +533,7 @@ local function solved(p, cluster, times, hidden, program, demands, workspace, un
   c_plan.orders = orders
   return evaluated(function(keep_units)
     return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, keep_units)
-  end, function() times:answer(demands, p.dtype, hidden, true) end, units), c_plan
+  end, function() times:for_stack(p.stack):answer(demands, p.dtype, hidden, true) end, units), c_plan
 end
 
 -- The steps of a plan with other values of each field that it leaves open. Refused plans are left out. So are numbers
