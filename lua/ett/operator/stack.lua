@@ -66,7 +66,7 @@ stack_module.fields = {
   registered_buffers = flag,
   fused_accumulation = flag, cached_gradients = flag, fused_bias_gradients = flag,
   owned_tensors = { "natural", default = 0, most = 1e6 },
-  gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 },
+  gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 }, foreach_update = flag,
   keeps_gradients = flag, keeps_inputs = flag, keeps_head_input = flag,
   quantised_weights = { "string", default = "none", one_of = { "none", "beside", "only", "single" } },
   gathers_mxfp8 = flag,

@@ -334,6 +334,7 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   if op.family == "optimizer" and shape.params and not self.burst then
     local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
+    if self.stack.foreach_update then update = update + in_step.foreach_bytes end
     bytes = bytes + (update + self.stack.gradient_copy_bytes) * shape.params
   end
   if op.family == "softmax" and op.masked then

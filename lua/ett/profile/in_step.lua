@@ -131,6 +131,11 @@ in_step.accumulation_share = 0.56
 --- master weights to 16 bits reads 4 (Megatron-LM, optimizer.py and clip_grads.py).
 in_step.update_bytes = { fp16 = 24, other = 12 }
 
+--- Bytes per parameter that PyTorch's AdamW without `fused` moves beyond Adam's kernel. Its eight kernels read
+--- and write 20 fp32 numbers, not 7 (torch/optim/adamw.py, _multi_tensor_adamw: mul, lerp, mul, addcmul, sqrt, div,
+--- add, addcdiv).
+in_step.foreach_bytes = 4 * (20 - 7)
+
 --- Time of the fused masked softmax over its bytes at the streaming rate, forward and backward: means of 207 A100
 --- samples with more than 5e7 scores (GPT-NeoX's kernel, which Megatron also uses).
 in_step.masked_softmax = { 1.34, 1.44 }
