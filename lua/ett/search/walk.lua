@@ -91,8 +91,8 @@ function Walk:times_of(cluster)
   return times
 end
 
---- Demands of the plans of one dtype. Messages of other clusters and dtypes, and updates of other stacks, may take other
---- times.
+--- Demands of the plans of one dtype. Messages of other clusters and dtypes, and updates of other stacks, may take
+--- other times.
 ---@param times table of a cluster and stack
 local function demands_of(self, times, dtype)
   local by_dtype = self.demands[times] or {}
