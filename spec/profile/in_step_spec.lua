@@ -743,11 +743,14 @@ it("sharding slows every operator of a micro-batch by the same factor, and no up
   local stack = require "ett.operator.stack"
   local times = require "ett.profile.device_times"
   local sharded, whole = times.new(device, stack.get "plain:gathers_slow"), times.new(device, stack.get "plain")
+  local slower = times.new(device, stack.get "plain:slowdown=2")
   local function factor(name, shape, pass)
     return sharded:operator(name, shape, "bf16", pass or "forward").seconds
       / whole:operator(name, shape, "bf16", pass or "forward").seconds
   end
   assert.equal(1, factor("optimizer", { params = 1000000 }, "update"))
+  assert.same(whole:operator("optimizer", { params = 1000000 }, "bf16", "update"),
+    slower:operator("optimizer", { params = 1000000 }, "bf16", "update"))
   for _, tokens in ipairs { 8192, 65536 } do
     local one = factor("residual_add", { tokens = tokens, hidden = 4096 })
     assert.near(one, factor("rope", { batch = 2, seq = tokens // 2, heads = 32, kv_heads = 8, head_dim = 128,

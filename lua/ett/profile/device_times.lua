@@ -476,13 +476,12 @@ local function beside_sharding(device, stack, shape)
   return 1 + (most - 1) * stacks.buffer_share(stack) * math.min(1, in_step.sharded_tokens / tokens)
 end
 
---- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil.
+--- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil. No factor of the
+--- stack slows the update.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = time_alone(self, name, shape, dtype, pass), self.stack.slowdown
-  if self.stack.gathers_slow and pass ~= "update" then
-    factor = factor * beside_sharding(self.device, self.stack, shape)
-  end
-  if not found or factor == 1 then return found end
+  if self.stack.gathers_slow then factor = factor * beside_sharding(self.device, self.stack, shape) end
+  if not found or factor == 1 or pass == "update" then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
     high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail,
     quantisation_share = found.quantisation_share }
