@@ -346,6 +346,14 @@ describe("a search", function()
     assert.error_matches(function() small { devices = 1 << 25 } end, "'devices' must be integers from 1 to 16777216")
   end)
 
+  it("begins with the usual number of tensor ranks where nodes are larger", function()
+    local gb200 = require("ett.profile.cluster").get "gb200_nvl72"
+    local wide = require("ett.model").new("llama", { layers = 4, hidden = 1536, heads = 24, vocab = 32000 })
+    local units = require("ett.search.space").new({ model = wide, clusters = { gb200 }, devices = { 72 }, vary = {},
+      plan = { seq = 1024, global_batch = 72 } }).units
+    assert.equal(8, units[1].tp)
+  end)
+
   it("counts every plan of its space once", function()
     local s = small()
     local e = s.effort
@@ -502,7 +510,7 @@ end)
 
 describe("the outline of a plan", function()
   it("has the plan's memory, and a lower bound of its time", function()
-    local checked, tight, tight_floors = 0, 0, 0
+    local checked, tight, tight_floors, known = 0, 0, 0, 0
     local demands, workspace = step_core.demands(), step_core.workspace()
     local own = require("ett.model").new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 32000, ffn = 2048,
       experts = 4, top_k = 2 })
@@ -539,10 +547,19 @@ describe("the outline of a plan", function()
         assert.is_true(low_pipeline <= least_pipeline * (1 + 1e-9))
         assert.is_true(least_pipeline <= pipeline * (1 + 1e-9))
         assert.is_true(least_step <= step * (1 + 1e-9))
-        local seconds_of = floors:of(p, times, { cluster = cluster, placement = placement(),
-          key_of = fields.program_keys(p, all) }, function() return false end)
-        local passes = p.micro_batches / p.pp * seconds_of(p.overlap_all_to_all)[p.recompute]
-        assert.is_true(passes <= pipeline * (1 + 1e-9))
+        local at, partial = { cluster = cluster, placement = placement(), key_of = fields.program_keys(p, all) }, {}
+        local function of(known_only)
+          return floors:of(p, times, at, function(seconds) partial[#partial + 1] = seconds end, known_only)
+        end
+        local is_known = of(true) ~= nil
+        local least = of()(p.overlap_all_to_all)
+        assert.same(least, of(true)(p.overlap_all_to_all))
+        known, partial[#partial + 1] = known + (is_known and 1 or 0), least
+        local passes
+        for _, seconds in ipairs(partial) do
+          passes = p.micro_batches / p.pp * seconds[p.recompute]
+          assert.is_true(passes <= pipeline * (1 + 1e-9))
+        end
         if p.pp == 1 and p.recompute == "none" and p.zero < 2 and p.dp < 4
           and p.overlap_all_to_all == "none" then
           assert.near(pipeline, passes, 1e-9 * pipeline)
@@ -558,6 +575,7 @@ describe("the outline of a plan", function()
     assert.is_true(checked > 40, checked)
     assert.is_true(tight > checked / 2, tight)
     assert.is_true(tight_floors > 0)
+    assert.is_true(known > 0 and known < checked, known)
   end)
 
   it("is no longer than a step whose frozen layers hide messages in forward passes alone", function()
@@ -659,6 +677,25 @@ describe("the lower bound of a program", function()
     local near, far = seconds(floors, 2, order), seconds(floors, 4, order)
     assert.is_true(far > near)
     assert.equal(seconds(floor.new(own), 4, order), far)
+  end)
+
+  it("lowers the rest of a model once where nodes are no multiple of the groups", function()
+    local gb200, calls, layers = require("ett.profile.cluster").get "gb200_nvl72", 0, lower.layers
+    local own = require("ett.model").new("mixtral", { layers = 4, hidden = 256, heads = 16, vocab = 1024, ffn = 512,
+      experts = 8, top_k = 2 })
+    local floors, own_times = floor.new(own), require("ett.step.times").new(gb200)
+    lower.layers = function(...)
+      calls = calls + 1
+      return layers(...)
+    end
+    local _ <close> = setmetatable({}, { __close = function() lower.layers = layers end })
+    for _, pp in ipairs { 2, 4 } do
+      local p = plan_module.new({ seq = 512, tp = 16, pp = pp, dp = 8 // pp, ep = 4, etp = 1, micro_batches = 4 }, own)
+      floors:of(p, own_times, { cluster = gb200, placement = require("ett.profile.cluster").placement(gb200),
+        key_of = fields.program_keys(p, setmetatable({}, { __index = function() return true end }), "pp") },
+        function() return false end)
+    end
+    assert.equal(2, calls) -- the rest and the experts
   end)
 
   it("is not used without experts, or if experts may hide other collectives", function()

@@ -80,7 +80,7 @@ local function by_kind(sum, again) return { none = sum, selective = sum, policy 
 ---@return table? nil: no such bounds exist for this model
 function floor.new(model)
   local parts = split(model)
-  return parts and setmetatable({ parts = parts, views = {}, known = {}, known_experts = {}, computing = {} }, Floor)
+  return parts and setmetatable({ parts = parts, views = {}, known = {}, computing = {} }, Floor)
 end
 
 --- A view of times for one part of the model, so that its lowered operations are cached separately.
@@ -142,43 +142,42 @@ local function placements(p, cluster, groups)
   return table.concat(texts, " ")
 end
 
---- The experts of a model under a plan (seconds_of). Few groups exchange tokens, so many plans that place other groups
---- differently share these seconds.
----@param key string of bare_plans
-local function experts_of(self, p, times, setting, key)
-  if times:of_plan(p).parts then return seconds_of(self, "experts", p, times) end
-  local known = table_at(self.known_experts, key)
-  local placed = known.groups and placements(p, setting.cluster, known.groups)
-  local found = placed and known[placed]
+--- A part of the model under a plan (seconds_of); nil if it must be lowered first, and `lowers` is false. Plans share
+--- these seconds if their keys are equal and the part's groups have equal placements. These are few groups.
+---@param part table of bare_plans
+local function part_of(self, part, times, setting, lowers)
+  local p, known = part.plan, table_at(self.known, part.key)
+  local own = lower.key(p, setting.placement, function() return part.plan_key end)
+  if known[own] then return known[own] end
+  local parts = times:of_plan(p).parts
+  local placed_alike = not parts and known.groups and placements(p, setting.cluster, known.groups)
+  local found = placed_alike and known[placed_alike]
+  if not (found or lowers) then return nil end
   if not found then
-    found, known.groups = seconds_of(self, "experts", p, times)
-    self.computing[key] = found
-    known[placements(p, setting.cluster, known.groups)] = found
+    found, known.groups = seconds_of(self, part.name, p, times)
+    self.computing[part.key] = found
+    if not parts then known[placed_alike or placements(p, setting.cluster, known.groups)] = found end
   end
+  known[own] = found
   return found
 end
 
---- Plans with the seconds of the experts, and of the rest, with keys of all that their operators depend on. Only waits
---- for the host depend on overlap_all_to_all, apart from roles. Operators of the rest do not depend on ep and etp,
---- except that etp may decide whether the stream is split, and which ranks route its tokens.
+--- Both parts of the model: { name, plan = a plan with its seconds, plan_key = the plan's key, key = of all that the
+--- part's operators depend on }. Only waits for the host depend on overlap_all_to_all, apart from roles. Operators of
+--- the rest do not depend on ep and etp, except that etp may decide whether the stream is split, and which ranks
+--- route its tokens.
 local function bare_plans(p, times, setting)
   local experts = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   local stack = times:for_stack(p.stack).stack
   local by_etp = stack and (stack.splits_stream or stack.gathers_once)
   local rest = setmetatable({ ep = 1, etp = by_etp and p.etp or p.tp }, { __index = experts })
   local place = setting.cluster.name .. " "
-  return experts, place .. "experts " .. setting.key_of(experts), rest, place .. setting.key_of(rest)
-end
-
---- The rest of a model under a plan (seconds_of).
----@param experts table, rest and key: of bare_plans
-local function rest_of(self, experts, rest, times, setting, key)
+  local key, rest_key = place .. "experts " .. setting.key_of(experts), place .. setting.key_of(rest)
+  local of_experts = { name = "experts", plan = experts, plan_key = key, key = key }
   -- In other orders the place of a stage depends on ep and etp, too.
-  local bare = (rest.pp == 1 or rest.rank_order:sub(-2) == "pp") and rest or experts
-  local own = setting.cluster.name .. " " .. lower.key(bare, setting.placement, setting.key_of)
-  self.known[own] = self.known[own] or seconds_of(self, "rest", bare, times)
-  self.computing[key] = self.known[own]
-  return self.known[own]
+  local alone = p.pp == 1 or p.rank_order:sub(-2) == "pp"
+  return of_experts, { name = "rest", plan = alone and rest or experts, plan_key = alone and rest_key or key,
+    key = rest_key }
 end
 
 --- Upper bound of a layer's hidden all-to-all seconds. rest, own: seconds by role, of either part; repeats: of
@@ -207,16 +206,19 @@ end
 ---@param times table from ett.step.times
 ---@param setting table of ett.search.space
 ---@param enough function(seconds by kind of recomputation) whether a bound suffices
-function Floor:of(p, times, setting, enough)
+---@param known_only boolean? only with parts that earlier plans needed, too; nil if they do not suffice
+function Floor:of(p, times, setting, enough, known_only)
   if p.lora_rank or p.frozen_layers > 0 then return nil end
-  local of_experts, experts_key, of_rest, rest_key = bare_plans(p, times, setting)
-  local a, b = self.computing[rest_key] or zero, self.computing[experts_key] or zero
+  local of_experts, of_rest = bare_plans(p, times, setting)
+  local a, b = self.computing[of_rest.key] or zero, self.computing[of_experts.key] or zero
   local least = by_kind(a.computing + b.computing, a.computing_again + b.computing_again)
   if enough(least) then return function() return least end end
-  local rest = rest_of(self, of_experts, of_rest, times, setting, rest_key)
-  least = by_kind(rest.sum, rest.again)
+  local rest = part_of(self, of_rest, times, setting, not known_only)
+  if not rest then return nil end
+  least = by_kind(rest.sum + b.computing, rest.again + b.computing_again) -- experts hide no more than their exchanges
   if enough(least) then return function() return least end end
-  local experts = experts_of(self, of_experts, times, setting, experts_key)
+  local experts = part_of(self, of_experts, times, setting, not known_only)
+  if not experts then return nil end
   local function of(how, repeats)
     local seconds, known = 0.0, {}
     for k, i in ipairs(self.parts.layer_of) do

@@ -589,12 +589,15 @@ local function add_setting(self, setting)
   end
 end
 
+-- Tensor ranks of a fast plan, where nodes are large: more ranks make the products of a layer small.
+local usual_tp = 8
+
 --- Sorts units so that probably fast plans come first and cut the others. Units of one rank keep their order.
 local function sort_units(units)
   local classes, class_of, sorted = {}, {}, {}
   for _, unit in ipairs(units) do
-    local per_node = unit.places[1].setting.cluster.gpus_per_node
-    local rank = { unit.cp, unit.micro_batch, math.abs(math.log(unit.tp / per_node, 2)) }
+    local usual = math.min(usual_tp, unit.places[1].setting.cluster.gpus_per_node)
+    local rank = { unit.cp, unit.micro_batch, math.abs(math.log(unit.tp / usual, 2)) }
     local key = table.concat(rank, " ")
     local class = class_of[key]
     if not class then

@@ -186,15 +186,25 @@ function Walk:hear(text)
   end
 end
 
+--- The step times above which all plans of a setting are excluded, for the settings of parts.
+local function most_seconds(self, parts)
+  local most = {}
+  for _, part in ipairs(parts) do
+    local setting = part.setting
+    most[setting] = most[setting] or self.keeper:steps(setting, self.limits, 0.0)[2]
+  end
+  return most
+end
+
 --- Whether a micro-batch makes every plan of a part too slow that may fit in memory.
 ---@param seconds table<string, number> from a kind of recomputation to seconds of the micro-batch over all stages
-local function takes_too_long(self, part, seconds)
+---@param most table of most_seconds
+local function takes_too_long(part, seconds, most)
   local least = math.huge
   for k, kind in ipairs(part.setting.axes.recompute) do
     if part.excluded >> (k - 1) & 1 == 0 then least = math.min(least, seconds[kind]) end
   end
-  self.keeper:steps(part.setting, self.limits, 0.0)
-  return part.micro_batches * least / part.pp * (1 - 1e-9) > self.limits[2]
+  return part.micro_batches * least / part.pp * (1 - 1e-9) > most[part.setting]
 end
 
 --- Sets the kinds of recomputation of a part (bits) that a smaller micro-batch excluded already.
@@ -316,16 +326,17 @@ local function unless_refused(fn, ...)
 end
 
 --- The parts that remain after a lower bound of their passes, computed before their program is lowered.
-local function above_floor(self, parts)
-  local setting = parts[1].setting
-  if not self.floor or self.keeper:steps(setting, self.limits, 0.0)[2] == math.huge then return parts end
+---@param known_only boolean? for Floor:of
+local function above_floor(self, parts, known_only)
+  local setting, most = parts[1].setting, most_seconds(self, parts)
+  if not self.floor or most[setting] == math.huge then return parts end
   local seconds_of = unless_refused(self.floor.of, self.floor, plan_of(parts[1]), self:times_of(setting.cluster),
     setting, function(seconds)
-      for _, part in ipairs(parts) do if not takes_too_long(self, part, seconds) then return false end end
+      for _, part in ipairs(parts) do if not takes_too_long(part, seconds, most) then return false end end
       return true
-    end)
+    end, known_only)
   return seconds_of and unsettled(self, parts, function(part)
-    return takes_too_long(self, part, seconds_of(part.overlap_all_to_all)) and "bounded"
+    return takes_too_long(part, seconds_of(part.overlap_all_to_all), most) and "bounded"
   end) or parts
 end
 
@@ -365,7 +376,8 @@ end
 ---@param rows table[] of the unit
 ---@return table<boolean, table> the lowered programs
 local function survey(self, parts, rows, queue)
-  local left = unsettled(self, parts, function(part) return excluded_early(self, part) end)
+  local left = above_floor(self, parts, true)
+  if left[1] then left = unsettled(self, left, function(part) return excluded_early(self, part) end) end
   if left[1] then left = above_floor(self, left) end
   local first = left[1]
   if not first then return {} end
@@ -381,10 +393,11 @@ local function survey(self, parts, rows, queue)
     joules = math.min(joules, energy.least_joules(lowered, cluster.device, self.model, p))
   end
   if not self.limits.exhaustive then
+    local most, each = most_seconds(self, left), {}
+    for _, lowered in pairs(programs) do each[#each + 1] = search_core.passes(lowered.program) end
     left = unsettled(self, left, function(part)
-      for _, lowered in pairs(programs) do
-        local passes = search_core.passes(lowered.program)
-        if not takes_too_long(self, part, passes[part.overlap_all_to_all]) then return false end
+      for _, passes in ipairs(each) do
+        if not takes_too_long(part, passes[part.overlap_all_to_all], most) then return false end
       end
       return "bounded"
     end)
