@@ -475,6 +475,30 @@ static int crosses(const ett_ranks *r, ett_axis a, int64_t from, int64_t delta,
   return 0;
 }
 
+/* How many of the first `count` ranks are last on their axis. */
+static int64_t last_of(ett_axis a, int64_t count) {
+  int64_t block = a.degree * a.stride, rest = count % block - (block - a.stride);
+  return count / block * a.stride + (rest > 0 ? rest : 0);
+}
+
+/* Counts the ranks whose next neighbour is outside their unit, for a unit and for a card,
+ * if ranks are numbered as devices. */
+static void count_leaving_in_order(ett_axis a, int64_t devices, int64_t size,
+                                   int64_t card, ett_placement_tier *tier) {
+  for (int64_t unit = 0; unit < devices; unit += size) {
+    int64_t end = unit + size < devices ? unit + size : devices;
+    int64_t first = a.stride < size ? unit + size - a.stride : unit;
+    if (first >= end)
+      continue;
+    more(&tier->groups, (int32_t)(end - first - (last_of(a, end) - last_of(a, first))));
+    for (int64_t at = first; at < end && tier->sharing < card;) {
+      int64_t next = at / card * card + card < end ? at / card * card + card : end;
+      more(&tier->sharing, (int32_t)(next - at - (last_of(a, next) - last_of(a, at))));
+      at = next;
+    }
+  }
+}
+
 /* Counts the ranks whose next neighbour is outside their unit, for a unit and for a card.
  */
 static int count_leaving(const ett_ranks *r, ett_axis a, int k, ett_placement_tier *tier,
@@ -489,14 +513,17 @@ static int count_leaving(const ett_ranks *r, ett_axis a, int k, ett_placement_ti
     return 0;
   }
   int64_t devices = period(r, block);
+  if (!r->map) {
+    count_leaving_in_order(a, devices, size, card, tier);
+    return 0;
+  }
   counts c;
   if (counts_new(&c, r, 1, devices, err) != 0)
     return -1;
   for (int64_t rank = 0; rank < devices; rank++) {
     if (rank / a.stride % a.degree == a.degree - 1)
       continue;
-    int64_t device = r->map ? r->map[rank] : rank;
-    int64_t next = r->map ? r->map[rank + a.stride] : rank + a.stride;
+    int64_t device = r->map[rank], next = r->map[rank + a.stride];
     if (device / size == next / size)
       continue;
     more(&tier->groups, ++c.units[k][device / size]);
