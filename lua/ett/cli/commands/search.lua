@@ -155,14 +155,19 @@ local function check_compared(opts, plan, vary, prints)
   end
 end
 
---- A function that shows the progress as a line on the terminal.
+--- A function that shows the progress as a line on the terminal. The first units take much longer than later ones, so
+--- the time left follows from the last units.
 local function progress_with(show)
   local now = require("ett.sample").now
   local start = now()
+  local last, before, each = start, 0, nil
   return function(done, units, best, effort)
-    local seconds = math.max(now() - start, 1e-3)
-    show("%d of %d programs, %.0f layouts per second%s, %.0f s left", done, units, effort.plans / seconds,
-      best and (", best %.4g s"):format(best.step_seconds) or "", seconds / done * (units - done))
+    local at = now()
+    local recent = (at - last) / math.max(done - before, 1)
+    last, before, each = at, done, each and (each + recent) / 2 or recent
+    show("%d of %d programs, %.0f layouts per second%s, about %.0f s left", done, units,
+      effort.plans / math.max(at - start, 1e-3), best and (", best %.4g s"):format(best.step_seconds) or "",
+      each * (units - done))
   end
 end
 
@@ -203,7 +208,9 @@ return {
       .. "A field with one value, as NAME=VALUE or by --fix, is fixed. A field with several values, as NAME=LIST\n"
       .. "or by --vary, is searched over them: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
       .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
-      .. "20 rows. Estimates have errors, so none is certain.\n\n" .. fields.help(opts)
+      .. "20 rows. Estimates have errors, so none is certain.\n"
+      .. "Ctrl-C, or `timeout 60 ett search ...` after 60 s, ends a search early; it prints the best plan so far.\n\n"
+      .. fields.help(opts)
   end,
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
