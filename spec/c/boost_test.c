@@ -101,17 +101,21 @@ static float near_threshold(const ett_forest *f, int feature, uint32_t *state) {
 }
 
 /* Leaves as a coefficient file keeps them: 16 bits of the largest one. */
+static void round_leaf(float *value, float most) {
+  *value = (float)((double)lround((double)*value / (double)most * 32767) / 32767 *
+                   (double)most);
+}
+
 static void round_leaves(ett_forest *f) {
   float most = 0;
   for (uint32_t i = 0; i < f->nodes; i++)
     if (f->node[i].feature < 0)
       most = fmaxf(most, fabsf(f->node[i].value));
-  for (uint32_t i = 0; i < f->nodes && most > 0; i++) {
-    float *value = &f->node[i].value;
+  for (uint32_t i = 0; i < f->nodes && most > 0; i++)
     if (f->node[i].feature < 0)
-      *value = (float)((double)lround((double)*value / (double)most * 32767) / 32767 *
-                       (double)most);
-  }
+      round_leaf(&f->node[i].value, most);
+  for (size_t i = 0; f->split && i < (size_t)f->trees << f->levels && most > 0; i++)
+    round_leaf(&f->leaf[i], most);
 }
 
 /* The forest as a coefficient file states it. */

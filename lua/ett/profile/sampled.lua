@@ -344,6 +344,10 @@ end
 function Profile:operator_timer(name, dtype, pass, ratio)
   local op = operator.get(name)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  if op.unmeasured and not self.pools[key] then
+    op = samples.as_product(op)
+    key = samples.pool(op) .. " " .. dtype_key(dtype)
+  end
   local entries = self.pools[key]
   if not entries then return nil end
   local model, void = self:model(key, entries, pass)

@@ -99,6 +99,14 @@ end
 --- The pool of an operator; it does not depend on the shape.
 function samples.pool(op) return is_product(op) and op.family or op.name end
 
+local as_products = setmetatable({}, { __mode = "k" })
+
+--- The operator as one product of its kernel_shape: its time if it has no samples of its own, but products have.
+function samples.as_product(op)
+  as_products[op] = as_products[op] or merged(op, { unmeasured = false })
+  return as_products[op]
+end
+
 --- The parts of a file name: { gpu=, name=, dtype=, nodes=, gpus= }; nil for other names.
 function samples.parse_name(file)
   local stem = file:match("([^/]+)%.csv$")
