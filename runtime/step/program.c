@@ -408,6 +408,10 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   q->whole += n * o->quantised_bytes;
   q->sharded += n * o->sharded_bytes;
   q->scales += n * o->scale_bytes;
+  if (o->frozen_dense + o->frozen_expert > 0) {
+    q->frozen_sharded += n * o->sharded_bytes;
+    q->frozen_scales += n * o->scale_bytes;
+  }
   if (o->spared_share > 0)
     s->layer_copies += n * (o->quantised_bytes - o->sharded_bytes - o->scale_bytes);
   if (o->cached_shape > 0)
@@ -630,6 +634,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     to->quantised[i].whole += n * of->quantised[i].whole;
     to->quantised[i].sharded += n * of->quantised[i].sharded;
     to->quantised[i].scales += n * of->quantised[i].scales;
+    to->quantised[i].frozen_sharded += n * of->quantised[i].frozen_sharded;
+    to->quantised[i].frozen_scales += n * of->quantised[i].frozen_scales;
   }
   to->cached_shapes |= of->cached_shapes;
   to->flops += n * of->flops;

@@ -188,8 +188,9 @@ typedef struct ett_layer_sums {
                          that they move in fewer bits */
   struct ett_quantised {
     double whole, sharded, scales; /* quantised_bytes, sharded_bytes, scale_bytes */
-  } quantised[2];                  /* of dense weights, of experts */
-  uint64_t cached_shapes;          /* bit of each cached_shape */
+    double frozen_sharded, frozen_scales;  /* the part of frozen weights */
+  } quantised[2];                          /* of dense weights, of experts */
+  uint64_t cached_shapes;                  /* bit of each cached_shape */
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double late_bytes;   /* held from a split backward pass to its weight gradients */
   double loss_bytes;   /* share of the logits */

@@ -323,10 +323,14 @@ static double expert_read(const ett_layer_sums *s, int backward) {
 }
 
 /* Weights of a slot that arrive from the host for a pass: under ZeRO-3 the rank's shard.
- */
+ * Frozen weights of fewer bits count in proportion. */
 static double arriving_weights(const ett_evaluation *e, const ett_layer_sums *s,
                                int backward) {
-  double dense = dense_read(s, backward), expert = expert_read(s, backward);
+  const ett_weights *w = &s->spared;
+  double dense =
+      dense_read(s, backward) - w->frozen_dense + (backward ? w->idle_dense : 0);
+  double expert =
+      expert_read(s, backward) - w->frozen_expert + (backward ? w->idle_expert : 0);
   if (e->plan->zero < ETT_ZERO_PARAMETERS)
     return dense + expert;
   return dense / (double)e->dense.degree + expert / (double)e->expert.degree;
@@ -504,9 +508,9 @@ static int shards_master(const ett_evaluation *e) {
 }
 
 /* Bytes of a slot's quantised weights beyond their 16 bits. Under ZeRO-3, gathered: all
- * bytes of the sharded weights; otherwise those of the rank's shard. The shard has no
- * quantised weights if only fp32 weights are sharded, because they are quantised after
- * each gather. */
+ * bytes of the sharded weights; otherwise those of the rank's shard. If only fp32 weights
+ * are sharded, trained weights are quantised after each gather, so the shard has only
+ * frozen quantised weights. */
 static double quantised_of(const ett_evaluation *e, const ett_layer_sums *s,
                            int gathered) {
   double bytes = 0;
@@ -517,6 +521,8 @@ static double quantised_of(const ett_evaluation *e, const ett_layer_sums *s,
       bytes += q->whole;
     else if (gathered || !shards_master(e))
       bytes += (gathered ? q->sharded : q->sharded / degree) + q->scales;
+    else
+      bytes += q->frozen_sharded / degree + q->frozen_scales;
   }
   return bytes;
 }

@@ -128,6 +128,93 @@ describe("LoRA", function()
   end)
 end)
 
+describe("frozen weights of 4 or 8 bits", function()
+  -- Of 64 weights: 32 bytes and an fp32 scale. Of 256 such blocks: 256 scales of a byte, and an fp32 scale.
+  local bytes = { nf4 = 36 / 64, nf4_double = (256 * 33 + 4) / (256 * 64) }
+  local function with(format, fields) return merged({ lora_rank = 16, frozen_weights = format }, fields or {}) end
+
+  it("have bitsandbytes' bytes, and others their own", function()
+    local wide, scales = of(with()).stages[1], 0
+    for _, s in pairs(products) do scales = scales + 4 * s[2] end
+    for format, each in pairs(bytes) do
+      local stage = of(with(format)).stages[1]
+      assert.near(wide.weight_bytes - layers * in_products * (2 - each), stage.weight_bytes, 1, format)
+      assert.same({ wide.parameters, wide.frozen_parameters }, { stage.parameters, stage.frozen_parameters })
+    end
+    assert.near(wide.weight_bytes - layers * (in_products - scales), of(with "int8").stages[1].weight_bytes, 1)
+  end)
+
+  it("are sharded and gathered without their scales", function()
+    for _, stack in ipairs { "plain", "transformers_fsdp" } do -- the second one shards trained weights in fp32
+      local sharded = { dp = 4, zero = 3, stack = stack }
+      local wide, narrow = of(with(nil, sharded)).stages[1], of(with("nf4", sharded)).stages[1]
+      assert.near(wide.weight_bytes - layers * in_products * (1.5 / 4 - 4 / 64), narrow.weight_bytes, 1, stack)
+    end
+    local host = random_plans.with(random_plans.flat, { host = { bandwidth = 1e12, source = "made up" } })
+    for _, how in ipairs { { zero = 3, dp = 4 }, { offload_weights = 1 } } do
+      local function read(format)
+        local e = estimate.new { model = model(), cluster = host, profile = bytes_alone, units = true,
+          plan = merged({ seq = tokens, micro_batches = 1, fused_accumulation = true }, with(format, how)) }
+        local drawn = 0.0
+        for _, m in ipairs(timeline.of(e).stages[1].messages) do
+          if m.lane == (how.zero and "weights" or "from host") then drawn = drawn + m.bytes end
+        end
+        return drawn, e.stages[1].micro_batch_forward_seconds * 1e12
+      end
+      local drawn, seconds = read()
+      local fewer, shorter = read "nf4"
+      assert.near(2 * layers * in_products * 1.5, drawn - fewer, 16)
+      assert.near(layers * in_products * 1.5, seconds - shorter, 16)
+    end
+  end)
+
+  it("are copied to 16 bits before each product of each pass", function()
+    local moved = { operator = function(_, name, shape, dtype, pass)
+      return exactly(name == "dequantise" and require("ett.operator").get(name).bytes(shape, dtype, pass) / 1e12 or 0.0)
+    end, collective = flops_alone.collective }
+    -- nf4_double: a kernel reads the scales and writes them in fp32, a second one adds the offset, a third reads them.
+    local each = { nf4 = 36 / 64 + 2, nf4_double = bytes.nf4_double + 4 * 4 / 64 + 2 }
+    for format, wanted in pairs(each) do
+      for recompute, passes in pairs { none = 2, full = 3 } do
+        local e = of(with(format, { recompute = recompute }), moved)
+        assert.near(2 * passes * layers * in_products * wanted / 1e12, e.step_seconds, 1e-12, format)
+      end
+    end
+    local int8 = 0 -- casts of inputs and outputs; a copy, which is scaled
+    for _, s in pairs(products) do int8 = int8 + tokens * (3 * s[1] + 6 * s[2]) + 7 * s[1] * s[2] end
+    assert.near(2 * layers * int8 / 1e12, of(with "int8", moved).step_seconds, 1e-12)
+  end)
+
+  it("hold one copy at a time, during its product, and gather a layer in 4 bits", function()
+    local function of_small(format)
+      local small = model_module.new("llama", { layers = 2, hidden = hidden, heads = 16, ffn = ffn, vocab = 512 })
+      return estimate.new { model = small, cluster = random_plans.flat, profile = flops_alone, interval = false,
+        plan = merged({ seq = 64, micro_batches = 1, fused_accumulation = true, dp = 4, zero = 3 }, with(format))
+      }.stages[1]
+    end
+    local wide, narrow = of_small(), of_small "nf4"
+    local copy = 2 * 2 * ffn * hidden -- of the largest weight, linear_up
+    assert.near(copy, narrow.working_bytes - wide.working_bytes, copy / 5) -- without it another operator is the largest
+    assert.near(1.5 * in_products, wide.temporary_bytes - narrow.temporary_bytes, 1)
+  end)
+
+  it("are refused where bitsandbytes has none, with the reason", function()
+    for message, fields in pairs {
+      ["frozen_weights = 'nf4' needs lora_rank"] = { frozen_weights = "nf4" },
+      ["frozen_weights = 'nf4' needs tp = 1, got 2: bitsandbytes does not split quantised weights"] =
+        with("nf4", { tp = 2 }),
+      ["frozen_weights = 'nf4' needs a dtype of at least 16 bits, such as bf16, got 'fp8'"] =
+        with("nf4", { dtype = "fp8" }),
+      ["frozen_weights = 'int8' needs zero of at most 2, got 3"] = with("int8", { dp = 2, zero = 3 }),
+      ["frozen_weights.*nf4_double.*nf5"] = with "nf5",
+    } do
+      local ok, raised = pcall(of, fields)
+      assert.is_false(ok)
+      assert.matches(message, tostring(raised))
+    end
+  end)
+end)
+
 describe("frozen layers", function()
   it("have no backward pass, no activations and no states", function()
     local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden

@@ -473,11 +473,31 @@ local function recomputation(p, add, context)
   end
 end
 
+--- Frozen weights of 4 or 8 bits. FSDP shards only types of floating point. bitsandbytes stores 4-bit weights in such
+--- a type (docs/source/fsdp_qlora.mdx, quant_storage), but not int8 weights.
+local function quantised_weights(p, add)
+  local format = p.frozen_weights
+  if not p.lora_rank then add("frozen_weights = '%s' needs lora_rank", format) end
+  if schema.dtype_bytes[p.dtype] < 2 then
+    add("frozen_weights = '%s' needs a dtype of at least 16 bits, such as bf16, got '%s'", format, p.dtype)
+  end
+  for _, name in ipairs { "tp", "ep" } do
+    if p[name] > 1 then
+      add("frozen_weights = '%s' needs %s = 1, got %d: bitsandbytes does not split quantised weights", format, name,
+        p[name])
+    end
+  end
+  if format == "int8" and p.zero == 3 then
+    add("frozen_weights = 'int8' needs zero of at most 2, got 3: only nf4 and nf4_double can be sharded")
+  end
+end
+
 local function freezing(p, add, context)
   local model = context.model
   if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
   once(p, "lora_targets", add)
   if p.lora_rank and p.frozen_layers > 0 then add("lora_rank and frozen_layers exclude each other") end
+  if p.frozen_weights then quantised_weights(p, add) end
   if not model then return end
   local layers = context.layers
   if p.frozen_layers > layers then

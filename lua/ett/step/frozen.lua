@@ -7,6 +7,7 @@ local architecture = require "ett.model.architecture"
 local fields = require "ett.plan.fields"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
+local quantised = require "ett.operator.quantised"
 local width = require("ett.operator.memory").width
 
 local frozen = {}
@@ -77,6 +78,27 @@ local function add_adapters(list, item, p, parts)
   end
 end
 
+local number_of_format = {}
+for i, format in ipairs(quantised.formats) do number_of_format[format] = i end
+
+--- The format of the frozen weights of a product, if they have fewer bits than the plan's dtype. PEFT and Transformers
+--- quantise products except the head (integrations/bitsandbytes.py).
+---@param item table with `frozen`
+---@return string|nil
+function frozen.format(item, p)
+  local op = item.operator
+  return item.frozen == "weights" and op.family == "gemm" and not op.unquantised and p.frozen_weights or nil
+end
+
+--- The conversions around a product of frozen weights with fewer bits.
+local function conversions(item, format)
+  local s = item.shape
+  return { kind = "operator", name = "dequantise", operator = operator.get "dequantise", times = item.times,
+    module = "", role = item.role, adapter = true, frozen = "weights", shape = { tokens = s.tokens,
+      in_features = s.in_features, out_features = s.out_features, batch = s.batch,
+      format = number_of_format[format] } }
+end
+
 --- Whether a collective of the backward pass serves only a weight gradient that is not computed: the second gather of
 --- the input under sequence parallelism, before a frozen product without an adapter.
 ---@param of_following string|nil whether the next item is frozen
@@ -102,8 +124,11 @@ function frozen.items(items, how, p, frozen_table, c)
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
       local own = how_of(item)
-      list[#list + 1] = own and merged(item, { frozen = own,
+      local kept = own and merged(item, { frozen = own,
         attended = own == "weights" and before == "attention" and not adapted[item.name] or nil }) or item
+      local format = frozen.format(kept, p)
+      if format then list[#list + 1] = conversions(kept, format) end
+      list[#list + 1] = kept
       before = item.operator.family
       if adapted[item.name] then
         add_adapters(list, item, p, c and item.operator.parts and item.operator.parts(c))

@@ -9,6 +9,7 @@ local fields = require "ett.plan.fields"
 local frozen = require "ett.step.frozen"
 local host_waits = require "ett.step.host_waits"
 local operators = require "ett.operator"
+local quantised = require "ett.operator.quantised"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
@@ -84,6 +85,16 @@ local function add_quantised(state, item, operation)
   if operation.spared_share ~= 0 then
     operation.sharded_bytes, operation.scale_bytes = sharded_bytes(state, item, dtype)
   end
+end
+
+--- Sets what frozen weights of 4 or 8 bits change in the operation of their product. Scales are no parameters, so each
+--- rank holds them whole (bitsandbytes, Params4bit.quant_state). The product reads a copy of the weights.
+local function add_frozen(state, format, operation)
+  local weights = weights_of(operation.shape) * state.width
+  local stored, scales = quantised.bytes(format, operation.shape)
+  operation.quantised_bytes, operation.spared_share = stored + scales - weights, 1 - stored / weights
+  operation.sharded_bytes, operation.scale_bytes = stored - weights, scales
+  operation.working_bytes = operation.working_bytes + weights
 end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
@@ -358,6 +369,8 @@ local function operation_of(state, item, way, parameters, gradient)
       * routed_share(item, state.configuration) or 0,
   }
   if way.is_quantised then add_quantised(state, item, operation) end
+  local format = frozen.format(item, p)
+  if format then add_frozen(state, format, operation) end
   return operation
 end
 
@@ -462,6 +475,8 @@ local function mark_last(items, stack)
     local op = item.operator
     if op and op.family == "gemm" then
       item.last = not experts
+      local before = items[k - 1]
+      if before and before.name == "dequantise" then before.last = item.last end
       return
     elseif experts and stack.weighs_activations and (op and op.family == "router" or item.group == "ep") then
       item.last = not op and item.pass == "forward"
@@ -623,7 +638,7 @@ end
 -- Fields of a plan that a configuration and the items of layers depend on.
 local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp", "expert_skew",
   "expert_shares", "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank",
-  "lora_targets", "frozen_layers", "recompute_modules", "recompute_layer_ids" }
+  "lora_targets", "frozen_layers", "frozen_weights", "recompute_modules", "recompute_layer_ids" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
 --- input is left out (nil).

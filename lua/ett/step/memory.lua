@@ -6,7 +6,8 @@ local error_share = 0.05
 
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
-local function of_weights(stack, stage)
+local function of_weights(stack, stage, p)
+  if p.frozen_weights then return "model and plan; frozen weights in " .. p.frozen_weights end
   return "model and plan" .. (stage.quantised_bytes ~= 0 and ", quantised as the stack " .. stack.name or "")
 end
 
@@ -14,7 +15,7 @@ local function of_loss(stack)
   return ("loss '%s', stack %s; without their gradient"):format(stack.cross_entropy, stack.name)
 end
 
---- { field of a stage (bytes), name of the line, source: a text or a function of stack and stage }.
+--- { field of a stage (bytes), name of the line, source: a text or a function of stack, stage and plan }.
 memory.kinds = {
   { "weight_bytes", "weights", of_weights },
   { "gradient_bytes", "gradients", "model and plan" },
@@ -33,8 +34,9 @@ memory.kinds = {
 
 --- The lines of one stage of an estimate, without lines of zero bytes.
 ---@param stack table the software (ett.operator.stack)
+---@param p table the plan
 ---@return table[] { { name, field, bytes, source }, … }
-function memory.lines(stage, stack)
+function memory.lines(stage, stack, p)
   local list, logits = {}, math.min(stage.loss_bytes, stage.activation_bytes)
   for _, line in ipairs(memory.kinds) do
     local bytes, source = stage[line[1]], line[3]
@@ -42,7 +44,7 @@ function memory.lines(stage, stack)
     if line[1] == "loss_bytes" then bytes = logits end
     if bytes > 0 then
       list[#list + 1] = { field = line[1], name = line[2], bytes = bytes,
-        source = type(source) == "function" and source(stack, stage) or source }
+        source = type(source) == "function" and source(stack, stage, p) or source }
     end
   end
   return list
@@ -68,7 +70,7 @@ function memory.add(e, stack)
   e.memory_limit_bytes = fullest.memory_limit_bytes or e.memory_limit_bytes
   e.host_bytes = 0.0
   for _, stage in ipairs(e.stages) do e.host_bytes = math.max(e.host_bytes, stage.host_bytes) end
-  e.fullest_stage, e.memory = most, memory.lines(fullest, stack)
+  e.fullest_stage, e.memory = most, memory.lines(fullest, stack, e.plan)
   e.allocated_bytes, e.reserved_bytes = fullest.allocated_bytes, fullest.allocated_bytes + fullest.fragment_bytes
 end
 

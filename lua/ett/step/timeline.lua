@@ -498,7 +498,9 @@ local function bytes_of_slice(state, layers)
       local o = lowered.operations[index]
       none = none + n * o.activation_bytes
       selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
-      local read = n * held(3, o.dense_parameters + o.frozen_dense, o.expert_parameters + o.frozen_expert)
+      local narrow = 1 - o.spared_share -- of frozen weights
+      local read = n * held(3, o.dense_parameters + narrow * o.frozen_dense,
+        o.expert_parameters + narrow * o.frozen_expert)
       forward, backward = forward + read, backward + (kind.forward_only and 0.0 or read)
       gradients = gradients + n * held(2, o.dense_parameters, o.expert_parameters)
     end
