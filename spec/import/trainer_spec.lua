@@ -1074,6 +1074,13 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 8, { "linear_qkv" } }, { plan.lora_rank, plan.lora_targets })
     assert.same({ "oft is modelled as LoRA of rank 8",
       "adapters of q_proj: ett counts k_proj and v_proj too" }, notes) -- stage pt packs sequences
+    for lines, format in pairs { ["4"] = "nf4_double", ["4\ndouble_quantization: false"] = "nf4", ["8"] = "int8",
+      ["4\nquantization_method: hqq"] = false } do
+      plan, notes = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: lora\nquantization_bit: " .. lines
+        .. "\n")
+      assert.equal(format, plan.frozen_weights or false)
+      assert.same(not format and { "frozen weights in 4 bits of hqq are modelled in 16 bits" } or {}, notes)
+    end
     plan = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: lora\nlora_target: qkv_proj,o_proj\n")
     assert.matches("^transformers.*:separate_adapters=false$", plan.stack)
     plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
@@ -1101,11 +1108,11 @@ describe("a plan of Transformers' arguments", function()
       .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
       .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
-    assert.same({ "full", "bf16", 16, { "linear_qkv" }, 6, false,
+    assert.same({ "full", "bf16", 16, "nf4", { "linear_qkv" }, 6, false,
       "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1" }, { plan.recompute, plan.dtype, plan.lora_rank,
-      plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
+      plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
     assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
-      "frozen weights in 4 or 8 bits are modelled in 16 bits", "adapters of lm_head are not modelled",
+      "adapters of lm_head are not modelled",
       "adapters of q_proj: ett counts k_proj and v_proj too",
       "not modelled: seq_wrong" }, notes)
     assert.equal("not in the file: the length of sequences (1024), gradient_accumulation_steps (1), the number of "
@@ -1139,9 +1146,9 @@ describe("a plan of Transformers' arguments", function()
     plan, notes = read("ax.yml", text .. "fsdp:\n  - shard_grad_op\n  - auto_wrap\nfsdp_config:\n"
       .. "  fsdp_limit_all_gathers: true\n  fsdp_offload_params: false\nadapter: qlora\nlora_r: 32\n"
       .. "lora_target_linear: true\nflash_attention: true\nactivation_offloading: legacy\n", nil, { dp = 4 })
-    assert.same({ 3, false, 0, 32, true, 1 }, { plan.zero, plan.reshard, plan.offload_weights or 0, plan.lora_rank,
-      plan.lora_targets == nil, plan.offload_activations })
-    assert.same({ "frozen weights in 4 or 8 bits are modelled in 16 bits" }, notes)
+    assert.same({ "nf4_double", 3, false, 0, 32, true, 1 }, { plan.frozen_weights, plan.zero, plan.reshard,
+      plan.offload_weights or 0, plan.lora_rank, plan.lora_targets == nil, plan.offload_activations })
+    assert.same({}, notes)
     plan, notes = read("ax.yml", text .. "expert_parallel_size: 2\ndp_shard_size: 2\nadapter: lora\n"
       .. "lora_target_modules:\n  - q_proj\n  - gate_proj\nplugins:\n  - axolotl.CutCrossEntropyPlugin\n",
       model_module.new "qwen3-30b-a3b")
@@ -1158,6 +1165,9 @@ describe("a plan of Transformers' arguments", function()
       .. "optimizer: adamw_bnb_8bit\n")
     assert.same({ 8, "ring", "bf16", "full", 1, 2, "bf16" }, { plan.micro_batches, plan.cp_method, plan.dtype,
       plan.recompute, plan.offload_activations, plan.optimizer_bytes, plan.gradient_dtype })
+    plan = own "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n  bnb_4bit_use_double_quant: false\n"
+    assert.equal("nf4", plan.frozen_weights)
+    assert.equal("int8", own("adapter: lora\nload_in_8bit: true\n").frozen_weights)
     plan = own "adapter: lora\nlora_target_modules: 'layers.[\\d]+.(mlp|self_attn).(?:up|q|o)_proj'\n"
     assert.same({ { "linear_proj", "linear_qkv", "linear_up" }, 12 }, { plan.lora_targets, plan.optimizer_bytes })
     assert.matches("adapters of lm_head: the model has no such product outside experts; give lora_targets=linear_down,",

@@ -60,6 +60,27 @@ local function targets_of(modules, model, note)
   return schema.keys(seen)
 end
 
+--- The format of frozen weights (frozen_weights of a plan), or nil. fp4 has the bytes of nf4. Axolotl's qlora
+--- (loaders/model.py) and LLaMA-Factory (double_quantization) quantise scales by default, TRL and Transformers do not.
+local function format_of(config, program, method, note)
+  local bits = config("", "quantization_bit", 16)
+  local in_4 = config("", "load_in_4bit", false) or method == "qlora" or bits == 4
+  local in_8 = config("", "load_in_8bit", false) or bits == 8
+  local double = config("", "use_bnb_nested_quant", false)
+  if program == "factory" then
+    double = config("", "double_quantization", true)
+  elseif program == "axolotl" then
+    double = config("", "bnb_config_kwargs", {}).bnb_4bit_use_double_quant
+    if double == nil then double = method == "qlora" end
+  end
+  local library = config("", "quantization_method", "bnb")
+  if bits < 16 and not (in_4 or in_8) or library ~= "bnb" and library ~= "bitsandbytes" then
+    if bits < 16 then note("frozen weights in %d bits of %s are modelled in 16 bits", bits, library) end
+    return nil
+  end
+  return in_4 and (double and "nf4_double" or "nf4") or in_8 and "int8" or nil
+end
+
 --- Sets the fields of adapters.
 ---@param program string axolotl, factory or trl
 return function(p, config, given, program, model, note)
@@ -67,9 +88,7 @@ return function(p, config, given, program, model, note)
   local rank = config("", "lora_r", config("", "lora_rank", ranks[program]))
   local listed = config("", "lora_target_modules", config("", "lora_target", {}, "string"), "string")
   local linear = config("", "lora_target_linear", false)
-  local bits = config("", "quantization_bit", 16)
-  local quantised = config("", "load_in_4bit", false) or config("", "load_in_8bit", false) or method == "qlora"
-    or bits < 16
+  local format = format_of(config, program, method, note)
   if method == "oft" then
     note("oft is modelled as LoRA of rank %d", given.lora_rank or rank)
     method, listed = "lora", config("", "oft_target", "all", "table")
@@ -78,7 +97,7 @@ return function(p, config, given, program, model, note)
     if method ~= "" and method ~= "full" and method ~= "freeze" then note("%s is modelled as full training", method) end
     return
   end
-  if quantised then note "frozen weights in 4 or 8 bits are modelled in 16 bits" end
+  p.frozen_weights = given.frozen_weights or format
   p.lora_rank = given.lora_rank or rank
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do

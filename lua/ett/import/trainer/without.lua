@@ -77,6 +77,7 @@ without.transformers = set [[
   loss_watchdog_threshold lora_model_dir min_sample_len pad_to_sequence_len tf32 use_cache
   include_num_input_tokens_seen ddp_find_unused_parameters accelerator_config adam_beta1 adam_beta2 adam_epsilon
   add_generation_prompt auto_find_batch_size base_model base_model_config batch_size bench bnb_4bit_quant_type
+  bnb_4bit_compute_dtype bnb_4bit_quant_storage quantization_type
   chat_template chat_template_jinja dataset dataset_dir dataset_exact_deduplication dataset_name dataset_num_proc
   dataset_prepared_path dataset_processes dataset_shuffle_seed dataset_test_split dataset_text_field
   dataset_train_split datasets dataloader_drop_last dataloader_num_workers dataloader_pin_memory
