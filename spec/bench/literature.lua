@@ -100,7 +100,8 @@ end
 -- Clusters of devices other than NVIDIA GPUs since A100 with NVLink.
 local other_devices = { dgx2 = true, ["dgx1.lua"] = true, l40s_node = true, frontier = true, gaudi2_node = true,
   mi300x_node = true, mi355x_node = true, ["mi325x_node.lua"] = true, ["mi350x_node.lua"] = true,
-  ["l40s_4.lua"] = true, tpu_v4 = true, tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
+  ["l40s_4.lua"] = true, ["rtx_3090_2.lua"] = true, ["rtx_4090_2.lua"] = true, tpu_v4 = true, tpu_v5e = true,
+  tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
 
 -- Software written for training at scale, and FlashAttention's own training.
 local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-Bridge"] = true, FlagScale = true,
@@ -108,7 +109,7 @@ local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-
   torchtitan = true, ["FlashAttention training"] = true, Meta = true, ["HAI-LLM"] = true }
 
 local function kind_of(step)
-  if other_devices[step.cluster] then return "kind: V100, L40S, MI250X to MI355X, Gaudi 2, TPU" end
+  if other_devices[step.cluster] then return "kind: V100, L40S, GeForce, MI250X to MI355X, Gaudi 2, TPU" end
   return tuned[step.software] and "kind: NVIDIA since A100; Megatron, torchtitan and the like"
     or "kind: NVIDIA since A100; other software"
 end

@@ -62,6 +62,9 @@ describe("a sweep", function()
       if name == "capacity_factor" then plan.expert_skew = 1 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
+      if name == "frozen_weights" then
+        plan.lora_rank, plan.lora_targets, plan.tp, plan.ep = 8, { "linear_qkv" }, 1, 1
+      end
       if name == "recompute_modules" then plan.recompute = "selective" end
       if name == "recompute_keeps" then plan.recompute = "policy" end
       if name == "recompute_layers" or name == "recompute_layer_ids" then plan.recompute = "full" end
