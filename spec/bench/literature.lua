@@ -21,7 +21,8 @@ local columns = { "name", "cluster", "words", "figure", "software", "source", "o
 
 -- The sets and the first step of each, in the order of the file.
 local sets = { megascale_256 = "first", dgxc_llama31_8b_bf16_8 = "second", fold_mixtral_fsdp_128 = "third",
-  mlperf_lora_h100_8 = "fourth", t5x_small_a100_8 = "fifth" }
+  mlperf_lora_h100_8 = "fourth", t5x_small_a100_8 = "fifth",
+  fsdp_qlora_4090_lora_ddp = "sixth" }
 
 --- Whether a step of the fifth set is held out: a seeded hash of its name chose half of them before any estimate.
 local function held_out(name)
