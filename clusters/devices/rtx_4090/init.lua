@@ -9,6 +9,7 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 23.64 GiB" (ali-vilab/VGen#104).
   memory_bytes = 25.38e9, memory_bandwidth = 1.008e12, multiprocessors = 128, l2_bytes = 72 * 2^20,
   power_watts = 450,
+  product_joules = 1.475e-12, -- of a bf16 FLOP: as L40S, which has the same chip
   generation = "ada",
   neighbours = { "l40s", "h200_sxm" },
   assumed = true,

@@ -195,6 +195,8 @@ function Transferred:at(x)
     local own = scaled(ratio, factor)
     local later = part.limit and log(slowed(self.device, part.limit, model, self.dtype, x, analytic, ratio, own))
       or part.slower * share
+    -- Without the neighbour's power limit, a product still takes its analytic time.
+    if later < 0 and part.beyond then later = max(later, min(0.0, -log(own))) end
     value = value + log(own) + later
     low, high = low + log(scaled(least, factor)) + later, high + log(scaled(most, factor)) + later
   end
