@@ -544,8 +544,8 @@ static double reduced_gradient(const ett_evaluation *e) {
   return has_master(p) && p->optimizer_bytes <= 6 ? 2 : sizeof(float);
 }
 
-/* Fills in the memory of the software, and the total. copied: bytes of fp32_copies.
- * cached: bytes of weight gradients that stay allocated. */
+/* Fills in the memory of the software, and the total. copied: bytes of
+ * update_tensors. cached: bytes of weight gradients that stay allocated. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
                           double copied, double cached, int communicators) {
   const ett_program *program = e->program;
@@ -705,19 +705,20 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   return m;
 }
 
-/* Bytes of the fp32 copies that the update makes of gradients of fewer bits. */
-static double fp32_copies(const ett_evaluation *e, const stage_memory *m) {
+/* Bytes of tensors that the update makes: fp32 copies of gradients of fewer bits, and
+ * with foreach the roots of the second moments, in the type of the states. */
+static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
   const ett_step_plan *p = e->plan;
-  if (p->gradient_bytes >= (int32_t)sizeof(float) || !updates_in_fp32(p) ||
-      casts_gradients(e))
-    return 0;
-  return (1 - p->offload_optimizer) * m->fp32_gradients;
+  double copies = p->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(p) &&
+                  !casts_gradients(e);
+  double roots = e->program->foreach_update ? (updates_in_fp32(p) ? 1 : 0.5) : 0;
+  return (1 - p->offload_optimizer) * (copies + roots) * m->fp32_gradients;
 }
 
 /* The gradients of the only micro-batch grow while its activations are freed. They have
  * their full size at the end of the backward pass, beside the activations of one layer,
- * and at the update, beside their fp32 copies. Of their bytes, those count that exceed
- * the peak of the passes, or that of the copies if it is higher. */
+ * and at the update, beside the tensors that it makes. Of their bytes, those count that
+ * exceed the peak of the passes, or that of the tensors if it is higher. */
 static double beyond_passes(const ett_evaluation *e, const ett_step_stage *s,
                             const stage_memory *m, double working, double copied) {
   int replicas = e->dense.degree > 1 || e->expert.degree > 1;
@@ -762,7 +763,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   move_to_host(p, s, m, stored);
-  double copied = fp32_copies(e, m);
+  double copied = update_tensors(e, m);
   s->gradient_bytes = beyond_passes(e, s, m, working, copied);
   fill_software(e, s, working, copied, m->cached, m->communicators);
 }

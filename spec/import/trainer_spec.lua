@@ -1123,8 +1123,10 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 2048, "full", "fp16", 4 }, { plan.seq, plan.recompute, plan.dtype, plan.optimizer_bytes })
     assert.matches("^only the update of the trained model is modelled", notes[1])
     assert.matches("gradient_accumulation_steps .1., gradient_checkpointing .true, as in TRL.", missing)
-    plan = read("trl.yaml", "per_device_train_batch_size: 4\ntorch_dtype: bfloat16\nbf16: true\n", nil, { seq = 512 })
-    assert.same({ 4, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype }) -- weights and states in bf16
+    plan = read("trl.yaml", "per_device_train_batch_size: 4\ntorch_dtype: bfloat16\nbf16: true\n"
+      .. "optim: adamw_torch\n", nil, { seq = 512 })
+    assert.same({ 4, "bf16", "transformers:update=foreach" }, { plan.optimizer_bytes, plan.gradient_dtype,
+      plan.stack }) -- weights and states in bf16
     plan = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: auto\n", nil, { seq = 512, zero = 3 })
     assert.equal(12, plan.optimizer_bytes)
     for name, counted in pairs { ["llama3-8b"] = { "adapters of up_proj: ett counts gate_proj too" }, gpt2 = {} } do

@@ -459,7 +459,7 @@ describe("kernels in a step", function()
     assert.near((30 + 24) * 1e6, whole - 2e-6 * rate, 1e3)
     assert.near(28e6, more("optimizer", update, "fp16", "update", function() stack.gradient_copy_bytes = 28 end), 1e3)
     stack.gradient_copy_bytes = 0
-    assert.near(52e6, more("optimizer", update, "bf16", "update", function() stack.foreach_update = true end), 1e3)
+    assert.near(52e6, more("optimizer", update, "bf16", "update", function() stack.update = "foreach" end), 1e3)
     local stream = { tokens = 4096, hidden = 4096 }
     local added = seconds(device, "bias_dropout_add", stream, "fp16", "backward") * rate
     assert.near(11 * 4096 * 4096, added - 2e-6 * rate, 1e3)

@@ -237,6 +237,19 @@ describe("the memory of an estimate", function()
     end
   end)
 
+  it("counts the temporary tensors of foreach beside the states, and not beside the passes", function()
+    local function stage(seq, update, more)
+      return run(merged({ tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 2, seq = seq }, more),
+        "transformers:update=" .. update).stages[1]
+    end
+    for bytes, states in pairs { [4] = { dtype = "bf16" }, [2] = { gradient_dtype = "bf16", optimizer_bytes = 4 } } do
+      local s, fused = stage(512, "foreach", states), stage(512, "fused", states)
+      assert.near(bytes * s.parameters, s.activation_bytes + s.working_bytes + s.update_bytes, 1)
+      assert.equal(0, fused.update_bytes)
+      assert.equal(0, stage(65536, "foreach", states).update_bytes)
+    end
+  end)
+
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
       local plan = merged({ tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }, more)

@@ -334,8 +334,8 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   if op.family == "optimizer" and shape.params and not self.burst then
     local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
-    if self.stack.foreach_update then update = update + in_step.foreach_bytes end
-    bytes = bytes + (update + self.stack.gradient_copy_bytes) * shape.params
+    local single = self.stack.update == "foreach" and in_step.foreach_bytes or 0
+    bytes = bytes + (update + self.stack.gradient_copy_bytes + single) * shape.params
   end
   if op.family == "softmax" and op.masked then
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]

@@ -24,7 +24,7 @@ memory.kinds = {
   { "loss_bytes", "logits", of_loss },
   { "temporary_bytes", "gathered layer, its gradient", "ZeRO stage of the plan" },
   { "working_bytes", "largest operator at work", "operators: gradients of inputs, outputs and weights" },
-  { "update_bytes", "update", "fp32 copies of 16-bit gradients" },
+  { "update_bytes", "update", "fp32 copies of 16-bit gradients, temporary tensors" },
   { "cached_bytes", "cached gradients", of_stack "kept allocated" },
   { "workspace_bytes", "workspaces of libraries", of_stack "assumed" },
   { "fragment_bytes", "rounding and fragments", of_stack "share of activations and temporaries" },

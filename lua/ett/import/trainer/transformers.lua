@@ -131,7 +131,7 @@ local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, muon = 1, rmsprop 
 
 --- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state.
 local function set_states(p, config, program, is_sharded, note)
-  local name = config("", "optim", config("", "optimizer", "adamw_torch")):lower()
+  local name = config("", "optim", config("", "optimizer", "adamw_torch_fused")):lower()
   local numbers, known, own_file = 2, name:find "adam" ~= nil, config("", "deepspeed", {}, "string")
   if type(own_file) == "table" and own_file.optimizer then return end -- DeepSpeed's file states it
   for _, own in ipairs(schema.keys(state_numbers)) do
@@ -142,6 +142,7 @@ local function set_states(p, config, program, is_sharded, note)
   if name:find "8bit" then bytes = 1 elseif name:find "4bit" then bytes = 0.5 end
   if pure then p.gradient_dtype = p.dtype end
   p.optimizer_bytes = ((pure or p.dtype == "fp32") and 0 or 4) + numbers * bytes
+  if name == "adamw_torch" then p.stack = p.stack .. ":update=foreach" end -- trainer.py, get_optimizer_cls_and_kwargs
   if not known then note("optimizer %s is modelled as AdamW", name) end
   if name:find "muon" then note "optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
 end
