@@ -256,8 +256,12 @@ typedef struct ett_program {
                            and reduce them in the last backward pass */
   int frees_gradients; /* no gradient has memory before the first backward pass writes it;
                           without replicas it may take that of activations */
-  int foreach_update;  /* an update runs single operators on all weights: a temporary
-                          tensor as large as each weight (PyTorch's foreach) */
+  int autocast; /* weights that are trained are in fp32, in the optimizer's states alone
+                 */
+  double cast_bytes;  /* 16-bit copies of all weights, which autocast holds until the end
+                         of  a forward pass */
+  int foreach_update; /* an update runs single operators on all weights: a temporary
+                         tensor as large as each weight (PyTorch's foreach) */
   double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send
                            them after the update, one rank after the other; else 0 */
   double

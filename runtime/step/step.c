@@ -627,6 +627,15 @@ static double gathered_ahead(const ett_step_plan *p, const ett_layer_sums *s) {
          (double)(layers % 2) * s->layer_gathered;
 }
 
+/* Recomputed layers store no casts, but autocast holds them during the forward pass. */
+static void hold_casts(const ett_evaluation *e, stage_memory *m) {
+  const ett_step_plan *p = e->plan;
+  double casts = p->recompute >= ETT_RECOMPUTE_FULL ? e->program->cast_bytes / p->pp : 0;
+  for (int w = 0; w < 2; w++)
+    if (casts > m->working[w])
+      m->working[w] = casts;
+}
+
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
                                     int rank) {
   const ett_step_plan *p = e->plan;
@@ -642,12 +651,12 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
   uint64_t shapes = 0;
   int in_states = shards_master(e);
-  m.weight =
-      (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
-                                            s->frozen_expert / expert_data
-                                      : weights) *
-          p->weight_bytes +
-      s->quantised_bytes;
+  m.weight = (p->zero >= ETT_ZERO_PARAMETERS
+                  ? (in_states ? 0 : shard) + s->frozen_dense / data +
+                        s->frozen_expert / expert_data
+                  : weights - (e->program->autocast && has_master(p) ? whole : 0)) *
+                 p->weight_bytes +
+             s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
   m.gradient = m.reduced;
   if (m.whole_gradients && whole * p->gradient_bytes > m.reduced)
@@ -683,6 +692,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   }
   m.recomputes = p->recompute >= ETT_RECOMPUTE_FULL ||
                  (p->recompute == ETT_RECOMPUTE_SELECTIVE && !pairs);
+  hold_casts(e, &m);
   m.cached = ett_program_cached(e->program, shapes);
   /* Layers are gathered whole; with overlap, the next ones are prefetched. Of the layer
    * whose backward pass runs, the other copy of 8-bit weights is made (Megatron FSDP,

@@ -1036,7 +1036,8 @@ describe("a plan of Accelerate", function()
     assert.same({ "none", false }, { plan.recompute, plan.sequence_parallel })
     assert.is_nil(plan.zero)
     plan, notes = of("MULTI_GPU", "dynamo_config:\n  dynamo_backend: INDUCTOR")
-    assert.same({ true, 16 }, { plan.overlap_gradients, plan.dp })
+    assert.same({ true, 16, "transformers:autocast" }, { plan.overlap_gradients, plan.dp, plan.stack })
+    assert.equal("transformers", of("MULTI_GPU", "", { zero = 1 }).stack)
     assert.equal("dynamo_backend = INDUCTOR: compilation is not modelled; the stack transformers runs single operators",
       notes[1])
     assert.matches("distributed_type: 'XLA' is not read; known are DEEPSPEED,", raised(of, "XLA", ""))
@@ -1120,7 +1121,8 @@ describe("a plan of Transformers' arguments", function()
       .. "zero=N)", missing)
     plan, notes, missing = read("grpo.yaml", "per_device_train_batch_size: 4\nmax_prompt_length: 512\npacking: true\n"
       .. "max_completion_length: 1536\nnum_generations: 8\nfp16: true\noptim: adafactor\n", nil, { dp = 8 })
-    assert.same({ 2048, "full", "fp16", 4 }, { plan.seq, plan.recompute, plan.dtype, plan.optimizer_bytes })
+    assert.same({ 2048, "full", "fp16", 4, "transformers:autocast" }, { plan.seq, plan.recompute, plan.dtype,
+      plan.optimizer_bytes, plan.stack })
     assert.matches("^only the update of the trained model is modelled", notes[1])
     assert.matches("gradient_accumulation_steps .1., gradient_checkpointing .true, as in TRL.", missing)
     plan = read("trl.yaml", "per_device_train_batch_size: 4\ntorch_dtype: bfloat16\nbf16: true\n"

@@ -191,6 +191,11 @@ describe("plan", function()
     assert.equal("overlap_parameters needs zero = 3, got 1: the stack 'transformers' gathers weights after the update "
       .. "at stages 1 and 2", violations({ dp = 8, zero = 1, overlap_parameters = true, stack = "transformers" })[1])
     assert.same({}, violations { dp = 8, zero = 3, overlap_parameters = true, stack = "transformers" })
+    local cast, named = violations { dp = 8, zero = 1, dtype = "fp32", gradient_dtype = "bf16",
+      stack = "transformers:autocast" }, "autocast of the stack 'transformers:autocast' needs "
+    assert.equal(named .. "zero = 0, got 1; stack=transformers_fsdp is FSDP's mixed precision", cast[1])
+    assert.equal(named .. "dtype = 'bf16' or 'fp16', got 'fp32'", cast[2])
+    assert.equal(named .. "gradient_dtype = 'fp32', got 'bf16'; reduce_dtype is the type of messages", cast[3])
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

@@ -237,6 +237,24 @@ describe("the memory of an estimate", function()
     end
   end)
 
+  it("has 16 bytes of a weight under autocast, and the casts of each layer until its backward pass", function()
+    local function stage(stack, more)
+      return run(merged({ tp = 1, sequence_parallel = false, zero = 0, fused_accumulation = false }, more),
+        "transformers" .. stack).stages[1]
+    end
+    local short, s = stage "", stage ":autocast"
+    assert.near(16 * s.parameters, s.weight_bytes + s.gradient_bytes + s.optimizer_bytes, 1)
+    -- Of a layer: 2 more bytes in two norms; two more inputs of queries, keys and values, and one of gate and up; and
+    -- 16-bit weights. Of the end: 2 more bytes in the last norm, and the weight of the head.
+    local weights = h * (h + 2048) + h * h + 3 * h * f
+    local layer, head = tokens * h * (2 * 2 + 2 * 2 + 2) + 2 * weights, 2 * tokens * h + 2 * 128256 * h
+    assert.near(12 * layer + head, s.activation_bytes - short.activation_bytes, 1)
+    -- With recomputation autocast holds all weights until the end of the forward pass; layers store an fp32 input.
+    local few = stage(":autocast", { recompute = "full", seq = 64 })
+    assert.near(12 * (2 * weights + 4 * 64 * h) + 2 * 128256 * h, few.activation_bytes + few.working_bytes,
+      64 * 16 * (h + 128256)) -- the last norm, the head's input and the loss
+  end)
+
   it("counts the temporary tensors of foreach beside the states, and not beside the passes", function()
     local function stage(seq, update, more)
       return run(merged({ tp = 1, dp = 1, zero = 0, sequence_parallel = false, micro_batches = 2, seq = seq }, more),

@@ -16,6 +16,29 @@ local function profile(seconds, asked)
 end
 
 describe("times", function()
+  it("of an update and of casts are those of the plan's stack", function()
+    local hyper = { layers = 4, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 32000 }
+    local function run(stack)
+      return require("ett.step.estimate").new { model = require("ett.model").new("llama", hyper),
+        cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 1, stack = stack } }
+    end
+    local plain, cast = run "transformers", run "transformers:autocast"
+    local function ratio(e) return e.stages[1].optimizer_seconds / plain.stages[1].optimizer_seconds end
+    assert.near((80 + 2 + 12) / (28 + 2 + 12), ratio(run "transformers:update=foreach"), 1e-3)
+    assert.near((28 + 12) / (28 + 2 + 12), ratio(cast), 1e-3)
+    -- Both passes of a layer: two composite norms, two residual additions, five casts, sums of three inputs' gradients,
+    -- weights, and rotations of 40 heads. Outside: the last norm, the head's cast, the embedding.
+    local t, h, f = 8192, 4096, 14336
+    local weights = h * 6144 + h * h + 3 * h * f
+    local layer = t * h * (2 * -8 + 2 * (4 + 12) + 5 * (6 + 6) + 3 * 6) + 12 * weights + 42 * t * 40 * 128
+    local ends = t * h * (-8 + 12 + 4 + 6) + (12 + 2) * 32000 * h
+    local rate = 3.35e12 * require("ett.profile.in_step").stream_share
+    for _, line in ipairs(cast.operators) do
+      if line.name == "autocast" then assert.near((4 * layer + ends) / rate, line.seconds, 0.02 * line.seconds) end
+    end
+    assert.is_true(cast.step_seconds > plain.step_seconds)
+  end)
+
   it("ask a profile once for each shape, and bound its interval", function()
     local asked = {}
     local times = times_module.new(cluster, profile(2, asked))

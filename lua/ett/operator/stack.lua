@@ -47,7 +47,7 @@ stack_module.fields = {
   routing_factor = { "nonnegative", default = 1.0, most = 1e3 },
   quantised_gathers = { "string", default = "none", one_of = { "none", "fp8", "all" } },
   copies_sequence = flag, overlaps_direct = flag,
-  zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 3", "0 1 2 3" } },
+  zero_stages = { "string", default = "0 1 2 3", one_of = { "0", "0 1", "3", "0 3", "0 1 2 3" } },
   overlapped_gathers = { "string", default = "1 2 3", one_of = { "1 2 3", "3" } },
   gathers_need_reductions = flag,
   overlapped_sends = { "string", default = "all", one_of = { "all", "interleaved" } },
@@ -76,7 +76,7 @@ stack_module.fields = {
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_tensors = flag, master_shards = flag, whole_stages = flag, defers_gradients = flag,
-  frees_gradients = flag, update = { "string", default = "fused", one_of = { "fused", "foreach" } },
+  frees_gradients = flag, autocast = flag, update = { "string", default = "fused", one_of = { "fused", "foreach" } },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },
   communicator_bytes = { "nonnegative", default = 0.25e9, most = 1e12 },
@@ -209,6 +209,7 @@ local function read(text, files)
   check_values(stack, label)
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
+  if own.autocast then stack.zero_stages = "0" end -- weights are whole and in fp32 (rules of ett.plan)
   for key, value in pairs(own) do stack[key] = value end
   label = ("stack '%s'"):format(text)
   stack = schema.check(stack, fields, label, "plan")

@@ -521,6 +521,22 @@ local function freezing(p, add, context)
   end
 end
 
+--- A stack with autocast has whole fp32 weights in every replica. Gradients have their type; products run in 16 bits.
+local function autocast(p, add)
+  if not (p.stack and stacks.exists(p.stack) and stacks.value(p.stack, "autocast")) then return end
+  if (p.zero or 0) > 0 then
+    add("autocast of the stack '%s' needs zero = 0, got %d; stack=transformers_fsdp is FSDP's mixed precision", p.stack,
+      p.zero)
+  end
+  if p.dtype ~= "bf16" and p.dtype ~= "fp16" then
+    add("autocast of the stack '%s' needs dtype = 'bf16' or 'fp16', got '%s'", p.stack, p.dtype)
+  end
+  if (p.gradient_dtype or "fp32") ~= "fp32" then
+    add("autocast of the stack '%s' needs gradient_dtype = 'fp32', got '%s'; reduce_dtype is the type of messages",
+      p.stack, p.gradient_dtype)
+  end
+end
+
 local function shards(p, add)
   if not p.shard then return end
   local data = p.dp * p.cp
@@ -588,8 +604,8 @@ local function parts(p, add, context)
 end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
-  shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap, parameter_overlap,
-  split, predictions, cluster_parts, cluster_size }
+  shards, autocast, recomputation, freezing, batches, schedule, overlap, tensor_overlap, gradient_overlap,
+  parameter_overlap, split, predictions, cluster_parts, cluster_size }
 local of_passing = parts -- checked only if all other rules pass
 
 local function context_of(model, cluster, known)

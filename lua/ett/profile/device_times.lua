@@ -317,6 +317,14 @@ local function attention(self, op, shape, pass)
     provenance = "calibrated", detail = laws.detail }
 end
 
+-- Bytes per parameter that an update moves beyond one fused kernel of Adam.
+local function beside_update(stack, dtype)
+  local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
+  local single = stack.update == "foreach" and in_step.foreach_bytes or 0
+  local model = stack.autocast and 2 or 0 -- no copy in 16 bits is written
+  return update + stack.gradient_copy_bytes + single - model
+end
+
 -- Bytes that an operator's kernels move, with the factors of the stack's kernels, and the share of its beside_bytes.
 local function streamed_bytes(self, op, shape, dtype, pass)
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
@@ -333,9 +341,7 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   if shape.scaled == 1 then bytes = bytes * self.stack.scaled_rope end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   if op.family == "optimizer" and shape.params and not self.burst then
-    local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
-    local single = self.stack.update == "foreach" and in_step.foreach_bytes or 0
-    bytes = bytes + (update + self.stack.gradient_copy_bytes + single) * shape.params
+    bytes = bytes + beside_update(self.stack, dtype) * shape.params
   end
   if op.family == "softmax" and op.masked then
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]

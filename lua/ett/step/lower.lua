@@ -3,6 +3,7 @@
 -- One program serves every plan that agrees in the fields marked `program` in ett.plan.fields. The others (pipeline,
 -- data parallelism, schedule, recompute, ZeRO) are counted in runtime/step.
 local architecture = require "ett.model.architecture"
+local autocast = require "ett.operator.autocast"
 local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
@@ -219,11 +220,11 @@ local function dropped_bytes(stack, item, module, activation, dtype)
 end
 
 --- Whether an item stores bytes for its backward pass. An input that an earlier operator stores is not stored again;
---- each quantised product has its own quantised input.
+--- each quantised product has its own quantised input, and under autocast each has its own 16-bit input.
 ---@param dtype string in which the item stores its input
 local function stores(op, item, dtype)
   if not (frozen.keeps(item) and op.activation_bytes) then return false end
-  return not (item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2))
+  return item.casts or not (item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2))
 end
 
 -- Collectives whose outputs selective checkpointing by operator stores, and the share of their bytes that a rank gets.
@@ -349,6 +350,7 @@ local function operation_of(state, item, way, parameters, gradient)
   local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
   local reused = item.frozen and 0 or reused_parameters(op, s)
+  if stack.autocast and frozen.keeps(item) then activation = activation + autocast.stored(item, activation) end
   local dropped = way.keeps and dropped_bytes(stack, item, again, activation, way.stored) or 0
   local operation = {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
@@ -401,6 +403,7 @@ end
 local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
+  if item.casts then key = ("%s a%d"):format(key, item.casts) end
   if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
   local again, role = item.again, role_of(item, state.plan)
   if not (again or role or item.last or item.frozen or item.same_input) then return key, "" end
@@ -565,17 +568,46 @@ local function add_gather(state, bytes)
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
---- Adds the accumulation of a micro-batch's gradients. It takes as long as a residual addition that moves the same
---- bytes. A separate kernel reads two operands and writes one. Weight products that accumulate read and write the
---- sum of gradients; others write a gradient in 16 bits. A share of the additional bytes hides behind the arithmetic.
---- Gradients that are reduced in each backward pass are copied to the message instead, in its type (PyTorch,
---- foreach_reduce_scatter_copy_in; DeepSpeed, stage3.py, __add_grad_to_ipg_bucket; JAX casts them). Sums of shards
---- follow the reduction in its stream, from the second micro-batch on (foreach_reduce; partition_grads).
+--- Adds an operation that moves bytes. It takes as long as a residual addition that moves the same bytes.
+---@param bytes table<string, number> of each pass: forward, backward; nil: it does not run in that pass
+---@param given table fields of the operation
+local function add_moving(state, bytes, given)
+  local op, dtype, operation = operators.get "residual_add", state.plan.dtype, merged(given)
+  operation.kind, operation.family = "operator", op.family
+  for pass, n in pairs(bytes) do
+    local tokens = n / (3 * schema.wide_bytes(dtype) * state.hidden)
+    operation.shape = { tokens = math.max(1, math.floor(tokens + 0.5)), hidden = state.hidden }
+    operation[pass] = state.times:operator(op, operation.shape, dtype, pass)
+  end
+  return add(state, operation)
+end
+
+--- Adds what autocast moves in a layer beside the operators.
+local function add_casts(state, items, uses)
+  local moved, stack = { forward = 0.0, backward = 0.0 }, state.software
+  for _, item in ipairs(items) do
+    for pass, bytes in pairs(item.kind == "operator" and moved or {}) do
+      local runs = pass == "forward" or frozen.keeps(item)
+      moved[pass] = bytes + (runs and item.times * autocast.moved(item, pass, stack) or 0.0)
+    end
+  end
+  if moved.forward <= 0 then return end
+  if moved.backward <= 0 then moved.backward = nil end
+  uses[add_moving(state, moved, { name = "autocast" })] = 1
+end
+
+--- Adds the accumulation of a micro-batch's gradients. A separate kernel reads two operands and writes one. Weight
+--- products that accumulate read and write the sum of gradients; others write a gradient in 16 bits. A share of the
+--- additional bytes hides behind the arithmetic. Gradients that are reduced in each backward pass are copied to the
+--- message instead, in its type (PyTorch, foreach_reduce_scatter_copy_in; DeepSpeed, stage3.py,
+--- __add_grad_to_ipg_bucket; JAX casts them). Sums of shards follow the reduction in its stream, from the second
+--- micro-batch on (foreach_reduce; partition_grads).
 local function add_accumulation(state, uses)
   local p, fused = state.plan, fields.fuses_accumulation(state.plan, state.software)
   local stack = state.times.stack
   if fused and not (stack and stack.fused_accumulation) then return end
-  local weight, gradient, parameters = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype], 0.0
+  local weight = stack and stack.autocast and 4 or schema.wide_bytes(p.dtype)
+  local gradient, parameters = schema.dtype_bytes[p.gradient_dtype], 0.0
   local message = (fields.sharded_gradients(p) or ""):match "^sharded (.*)"
   local bytes = fused and in_step.accumulation_share * (2 * gradient - weight)
     or weight + (message and schema.dtype_bytes[message] or 2 * gradient)
@@ -586,13 +618,8 @@ local function add_accumulation(state, uses)
     end
   end
   if parameters * bytes <= 0 then return end
-  local op = operators.get("residual_add")
-  local elements = parameters * bytes / (3 * weight)
-  local hidden = state.hidden
-  local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
-  local answer = state.times:operator(op, shape, p.dtype, "backward")
-  uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
-    weight_share = 1, shape = shape, backward = answer, backward_launches = fused and 0 or nil })] = 1
+  uses[add_moving(state, { backward = parameters * bytes }, { name = "gradient_accumulation", role = "alone",
+    weight_share = 1, backward_launches = fused and 0 or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
@@ -716,6 +743,7 @@ local function items_of(model, p, times)
     if not shared[layer.ops] then
       shared[layer.ops] = lower.items(layer, c, p, software)
       if software.stops_early then mark_last(shared[layer.ops], software) end
+      if software.autocast then autocast.mark(shared[layer.ops], c, software) end
       if layer.place == "prediction" then mark_lookup(shared[layer.ops]) end
       mark_repeated(shared[layer.ops], p.recompute_modules or fields.recompute_modules, software, p.dtype)
     end
@@ -771,6 +799,7 @@ local function run_of(state, items, place)
       most = math.max(most, remade)
     end
   end
+  if state.software.autocast then add_casts(state, items, uses) end
   add_accumulation(state, uses)
   local wait = host_waits.of_layer(state, uses, moe, order)
   if wait then uses[add(state, wait)] = 1 end
@@ -790,9 +819,11 @@ local function describe(model, p, times, placed)
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
-  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
+  -- Bytes of the residual stream of a micro-batch.
+  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * (state.software.autocast and 4 or width)
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds, runs, sent, owner, copied = {}, {}, 1, architecture.table_layer(layers), false
+  local casts = 0.0
   for i, layer in ipairs(layers) do
     local place = layer.place or "middle"
     local input = (layer.reads and layer.reads(c) / c.seq or sent) * shared
@@ -813,6 +844,9 @@ local function describe(model, p, times, placed)
       owns_table = i == owner, frozen_table = layer.frozen_table or false, copies_table = run.copies_table,
       uses = run.uses, order = run.order }
     copied = copied or run.copies_table
+    for _, item in ipairs(state.software.autocast and slices.is_repeated_place[place] and items_of_layers[i] or {}) do
+      casts = casts + layer.count * (item.times or 1) * autocast.copies(item)
+    end
   end
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
@@ -830,7 +864,7 @@ local function describe(model, p, times, placed)
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, gathers_tensors = software.gathers_tensors,
-    master_shards = software.master_shards,
+    master_shards = software.master_shards, autocast = software.autocast, cast_bytes = casts,
     blocking_reductions = kept.blocking_reductions,
     whole_stages = software.whole_stages, defers_gradients = software.defers_gradients,
     frees_gradients = software.frees_gradients, foreach_update = software.update == "foreach",

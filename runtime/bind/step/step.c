@@ -138,6 +138,8 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, whole_stages, BOOLEAN, NULL),
     FIELD(ett_program, defers_gradients, BOOLEAN, NULL),
     FIELD(ett_program, frees_gradients, BOOLEAN, NULL),
+    FIELD(ett_program, autocast, BOOLEAN, NULL),
+    FIELD(ett_program, cast_bytes, NUMBER, NULL),
     FIELD(ett_program, foreach_update, BOOLEAN, NULL),
     FIELD(ett_program, owned_tensors, NUMBER, NULL),
     FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),

@@ -122,9 +122,14 @@ function accelerate.plan(config, given, model, note, assume)
     fsdp(p, function(name, ...) return config("fsdp_config", "fsdp_" .. name, ...) end, given, node_of(config), note)
   elseif kind == "DEEPSPEED" then
     p = set_deepspeed(p, config, given, model, note)
-  elseif kind == "MULTI_GPU" or kind == "TP" then
-    p.overlap_gradients = (p.dp or 1) > 1 -- DistributedDataParallel
-  elseif kind ~= "NO" and kind ~= "MEGATRON_LM" then
+  elseif kind == "MULTI_GPU" or kind == "TP" or kind == "NO" then
+    p.overlap_gradients = kind ~= "NO" and (p.dp or 1) > 1 or nil -- DistributedDataParallel
+    local has_zero = (given.zero or 0) > 0
+    -- accelerator.py, native_amp and prepare_model: weights in fp32, and the forward pass under torch.autocast.
+    if (p.dtype == "bf16" or p.dtype == "fp16") and not (has_zero or given.lora_rank) then
+      p.stack = p.stack .. ":autocast"
+    end
+  elseif kind ~= "MEGATRON_LM" then
     error_module.raise("format", "distributed_type: '%s' is not read; known are DEEPSPEED, FSDP, MEGATRON_LM, "
       .. "MULTI_GPU, NO and TP", kind)
   end

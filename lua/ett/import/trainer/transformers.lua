@@ -142,6 +142,8 @@ local function set_states(p, config, program, is_sharded, note)
   if name:find "8bit" then bytes = 1 elseif name:find "4bit" then bytes = 0.5 end
   if pure then p.gradient_dtype = p.dtype end
   p.optimizer_bytes = ((pure or p.dtype == "fp32") and 0 or 4) + numbers * bytes
+  local is_short = p.dtype == "bf16" or p.dtype == "fp16"
+  if is_short and not (pure or is_sharded or p.lora_rank) then p.stack = p.stack .. ":autocast" end -- Accelerate's
   if name == "adamw_torch" then p.stack = p.stack .. ":update=foreach" end -- trainer.py, get_optimizer_cls_and_kwargs
   if not known then note("optimizer %s is modelled as AdamW", name) end
   if name:find "muon" then note "optimizer muon: the products of its Newton-Schulz iterations are not modelled" end

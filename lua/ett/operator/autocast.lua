@@ -1,0 +1,88 @@
+--- What PyTorch's autocast adds to a layer: bytes that its casts and its fp32 tensors move, and bytes that they store.
+--
+-- Weights, their gradients and the residual stream are in fp32. Products and attention run in 16 bits: each module
+-- casts its own input, and its weight once in a forward pass (autocast_mode.cpp, cached_cast). The casts are stored
+-- for the backward pass, which casts the gradients of inputs and weights to fp32. Norms run in fp32. The sum of a
+-- 16-bit output and the residual stream has the wider type.
+local autocast = {}
+
+-- A cast reads or writes an fp32 value and a 16-bit one.
+local cast_bytes = 4 + 2
+
+-- Bytes per element beyond those of the operator in 16 bits: { forward, backward }.
+--   norm       an fp32 kernel: 8 instead of 4; backward 12 instead of 6
+--   composite  an RMS norm of single operators (kernels/norm): no cast to fp32 and back (-12), and a product with the
+--              weight in fp32 (4); backward no casts (-12), and three fp32 operations with the weight (12)
+--   residual   reads and writes the stream in fp32: 10 instead of 6; backward sums two fp32 gradients and casts the sum
+--              for the branch: 18 instead of 6
+--   rope       of single operators: q * cos and rotate_half(q) * sin write fp32 (4), their sum is in fp32 (6), and
+--              attention casts it (6); backward casts the gradient to fp32 (6), multiplies it in fp32 (8) and casts
+--              both products (12)
+local added = { norm = { 4, 6 }, composite = { -8, 0 }, residual = { 4, 12 }, rope = { 16, 26 } }
+
+local function kind_of(op, stack)
+  if op.family == "norm" then return stack.norm == "composite" and not op.centred and "composite" or "norm" end
+  if op.family == "rope" then return stack.rope > 1 and "rope" or nil end
+  return op.residual and "residual" or nil
+end
+
+local function elements_of(op, s)
+  local kernel = op.kernel_shape(s)
+  return (kernel.rows + 0.0) * kernel.cols
+end
+
+-- Families that pass tokens on in the type in which they get them.
+local passes_on = { router = true, norm = true, embedding = true }
+
+--- Sets the number of casts of each product's input (`casts`): one for each module that reads fp32 values.
+---@param items table[] of a layer, in order
+---@param stack table the software
+function autocast.mark(items, c, stack)
+  local wide, read = false, false -- types of the last output, and of the input of the last product
+  for _, item in ipairs(items) do
+    local op = item.operator
+    if op and op.family == "gemm" then
+      if not item.same_input then read = wide end
+      local modules = stack.separate_adapters and op.parts and #op.parts(c) or 1
+      item.casts, wide = read and math.max(1, modules) or nil, false
+    elseif op and (op.residual or passes_on[op.family]) then
+      wide = wide or op.family ~= "router"
+    elseif op then
+      wide = false
+    end
+  end
+end
+
+local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
+
+--- Bytes of 16-bit copies of a product's weights. Frozen weights are in 16 bits anyway.
+function autocast.copies(item)
+  local op = item.operator
+  return op and op.family == "gemm" and not item.frozen and 2 * weights_of(item.shape) or 0.0
+end
+
+--- Bytes that an item stores for its backward pass beyond those in 16 bits.
+---@param activation number bytes of the item in 16 bits
+function autocast.stored(item, activation)
+  local op, s = item.operator, item.shape
+  if op.family == "gemm" then return ((item.casts or 1) - 1) * activation + autocast.copies(item) end
+  if op.family ~= "norm" or activation == 0 then return 0.0 end
+  return 2 * elements_of(op, s) -- the input; of single operators the normalised input, whose input is in fp32 anyway
+end
+
+--- Bytes that a run of an item moves in a pass beyond those in 16 bits, without the item's own kernel.
+---@param stack table the software
+function autocast.moved(item, pass, stack)
+  local op, s = item.operator, item.shape
+  local kind = kind_of(op, stack)
+  if kind then return added[kind][pass == "backward" and 2 or 1] * elements_of(op, s) end
+  if op.family == "embedding" then return op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass) end
+  if op.family ~= "gemm" then return 0.0 end
+  local input = (s.batch or 1) * (s.tokens + 0.0) * s.in_features
+  local casts = item.casts or 0
+  -- Gradients of an input from several modules are summed in fp32 (12 bytes) instead of 16 bits (6).
+  local sums = pass == "backward" and math.max(0, casts - 1) * 6 * input or 0.0
+  return cast_bytes * (casts * input + autocast.copies(item) / 2) + sums
+end
+
+return autocast
