@@ -651,12 +651,12 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
   uint64_t shapes = 0;
   int in_states = shards_master(e);
-  m.weight = (p->zero >= ETT_ZERO_PARAMETERS
-                  ? (in_states ? 0 : shard) + s->frozen_dense / data +
-                        s->frozen_expert / expert_data
-                  : weights - (e->program->autocast && has_master(p) ? whole : 0)) *
-                 p->weight_bytes +
-             s->quantised_bytes;
+  m.weight =
+      (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
+                                            s->frozen_expert / expert_data
+                                      : weights - (e->program->autocast ? whole : 0)) *
+          p->weight_bytes +
+      s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
   m.gradient = m.reduced;
   if (m.whole_gradients && whole * p->gradient_bytes > m.reduced)

@@ -7,9 +7,10 @@ double ett_update_share(const ett_step_plan *p) {
   int master = p->weight_bytes < (int32_t)sizeof(float);
   /* Bytes for the weight (written, without a master weight also read), for its gradient,
    * and three times as many for the gradient's norm and clipping (in_step.update_bytes).
-   * States of at most 4 bytes are two narrow moments, beside 16-bit gradients. */
+   * With 16-bit gradients, states of at most 4 bytes are two narrow moments. */
   double usual = master ? 12 : 8, beside = master ? 2 + 4 * 4 : 8 + 4 * 4;
-  int narrow = master && p->optimizer_bytes <= (double)sizeof(float);
+  int narrow = master && p->optimizer_bytes <= (double)sizeof(float) &&
+               p->gradient_bytes < (int32_t)sizeof(float);
   return ((narrow ? 4 + 4 * 2 : beside) + 2 * p->optimizer_bytes) / (beside + 2 * usual);
 }
 

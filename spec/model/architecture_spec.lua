@@ -151,6 +151,15 @@ describe("tensor parallelism", function()
     check("both", 4, 4, 1, 1, 4, { tokens, tokens, tokens, tokens // 4 })
     -- It sends its share of the tokens to whole experts.
     check("router", 1, 1, 1, 1, 1, { tokens, tokens // 4, tokens // 4, tokens // 4 })
+    -- Shared experts read the gathered stream, and their sums are scattered with the others.
+    local shared = architecture.new("mixtral", { layers = 1, hidden = 1024, heads = 8, vocab = 1000, experts = 8,
+      top_k = 4, moe_ffn = 512, shared_experts = 1 })
+    local function bytes(of, whole)
+      return bytes_of(of, { tp = 4, ep = 2, micro_batch = 2, seq = 2048, sequence_parallel = true,
+        whole_tokens = whole }, "tp", "forward")
+    end
+    for _, whole in ipairs { "both", "router" } do assert.equal(bytes(model, whole), bytes(shared, whole)) end
+    assert.is_true(bytes(shared, "there") > bytes(model, "there"))
   end)
 
   it("gathers and scatters instead under sequence parallelism", function()

@@ -37,6 +37,10 @@ describe("a stack with a base", function()
     write("three", "base = 'megatron', compared = 'hopper'")
     assert.same({ hopper = true }, stacks.compared_on(stacks.get "three:attention=flash2"))
     assert.same({}, stacks.compared_on(stacks.get "three:compared=none"))
+    write("cast", "base = 'transformers', autocast = true")
+    for _, name in ipairs { "cast", "cast:norm=torch", "transformers:autocast:zero_stages=3" } do
+      assert.equal("0", stacks.get(name).zero_stages)
+    end
     write("four", "compared = 'amper'")
     assert.matches("compared: unknown generation 'amper'; did you mean 'ampere'", tostring(select(2, pcall(stacks.get,
       "four"))), 1, true)

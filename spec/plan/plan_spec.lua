@@ -196,6 +196,9 @@ describe("plan", function()
     assert.equal(named .. "zero = 0, got 1; stack=transformers_fsdp is FSDP's mixed precision", cast[1])
     assert.equal(named .. "dtype = 'bf16' or 'fp16', got 'fp32'", cast[2])
     assert.equal(named .. "gradient_dtype = 'fp32', got 'bf16'; reduce_dtype is the type of messages", cast[3])
+    cast = violations { dp = 8, offload_optimizer = 0.5, offload_weights = 1, stack = "transformers:autocast" }
+    assert.equal(named .. "offload_optimizer = 0, got 0.5: the passes read the optimizer's fp32 weights", cast[1])
+    assert.equal(named .. "offload_weights = 0, got 1: the passes read the optimizer's fp32 weights", cast[2])
     assert.equal("field 'split[2]' must be an integer of at least 0, got -1",
       violations({ pp = 2, split = { 13, -1 } })[1])
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])

@@ -99,7 +99,7 @@ describe("a sweep", function()
     local staged = { pp = { 1, 2 }, micro_batch = { 1, 2, 4 }, dp = { 2, 4 }, zero = { 0, 1 },
       recompute = { "none", "full" } }
     -- The host has no gradients that stay whole between several micro-batches.
-    local deferred = { tp = { 1, 2 }, micro_batch = { 1, 2, 4 }, zero = { 2 }, offload_gradients = { 0, 1 },
+    local deferred = { tp = { 1, 2 }, micro_batch = { 1, 2, 4 }, zero = { 2, 3 }, offload_gradients = { 0, 1 },
       reduce_dtype = { "fp32", "bf16" }, stack = { "transformers_fsdp" } }
     local experts = { tp = { 1, 2 }, ep = { 2, 4 }, micro_batch = { 1, 2 }, recompute = { "policy", "selective" },
       expert_skew = { 0, 1 }, stack = { "megatron_moe", "torchtitan" } }

@@ -179,6 +179,8 @@ describe("frozen weights of 4 or 8 bits", function()
         local e = of(with(format, { recompute = recompute }), moved)
         assert.near(2 * passes * layers * in_products * wanted / 1e12, e.step_seconds, 1e-12, format)
       end
+      local e = of(with(format, { recompute = "selective", recompute_modules = { "mlp" } }), moved)
+      assert.near(2 * layers * (2 * in_products + 3 * ffn * hidden) * wanted / 1e12, e.step_seconds, 1e-12, format)
     end
     local int8 = 0 -- casts of inputs and outputs; a copy, which is scaled
     for _, s in pairs(products) do int8 = int8 + tokens * (3 * s[1] + 6 * s[2]) + 7 * s[1] * s[2] end

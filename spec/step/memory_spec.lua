@@ -244,6 +244,8 @@ describe("the memory of an estimate", function()
     end
     local short, s = stage "", stage ":autocast"
     assert.near(16 * s.parameters, s.weight_bytes + s.gradient_bytes + s.optimizer_bytes, 1)
+    local bare = stage(":autocast", { optimizer_bytes = 4 }) -- no moments
+    assert.near(8 * s.parameters, bare.weight_bytes + bare.gradient_bytes + bare.optimizer_bytes, 1)
     -- Of a layer: 2 more bytes in two norms; two more inputs of queries, keys and values, and one of gate and up; and
     -- 16-bit weights. Of the end: 2 more bytes in the last norm, and the weight of the head.
     local weights = h * (h + 2048) + h * h + 3 * h * f

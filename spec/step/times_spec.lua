@@ -39,6 +39,32 @@ describe("times", function()
     assert.is_true(cast.step_seconds > plain.step_seconds)
   end)
 
+  it("of casts are those of each product that reads fp32 values, adapters and shared experts included", function()
+    local stacks, lower = require "ett.operator.stack", require "ett.step.lower"
+    local function casts(name, fields)
+      local model, list = require("ett.model").new(name, { layers = 2 }), {}
+      local p = require("ett.plan").new(require "ett.base.merged"({ seq = 512, micro_batches = 1,
+        stack = "transformers:autocast" }, fields), model)
+      local c, stack = require("ett.model.architecture").configuration(model.hyper, p), stacks.get(p.stack)
+      local autocast = require "ett.operator.autocast"
+      for _, layer in ipairs(p.lora_rank and require("ett.step.frozen").layers(model.layers, p) or model.layers) do
+        local items = lower.items(layer, c, p, stack)
+        autocast.mark(items, c, stack)
+        for _, item in ipairs(layer.name == (p.lora_rank and "decoder" or "sparse") and items or {}) do
+          if item.casts then list[#list + 1] = item.name .. " " .. item.casts end
+          if item.adapter and item.name == "residual_add" then
+            assert.equal(0, autocast.moved(item, "forward", stack))
+          end
+        end
+      end
+      return table.concat(list, ", ")
+    end
+    assert.equal("linear_kv_down 1, linear_q_up 1, linear_kv_up 1, expert_linear1 2, linear_up 2",
+      casts "deepseek-v2-lite")
+    assert.equal("linear_qkv 3, linear_up 2, lora_a 1, lora_a 1",
+      casts("llama2-7b", { lora_rank = 8, lora_targets = { "linear_up" } }))
+  end)
+
   it("ask a profile once for each shape, and bound its interval", function()
     local asked = {}
     local times = times_module.new(cluster, profile(2, asked))

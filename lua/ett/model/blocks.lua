@@ -253,13 +253,13 @@ function blocks.moe_feed(h)
   local biased, shared = shapes.bias(h, "mlp_bias"), nil
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
-    local with = { ffn = shared_ffn }
-    shared = inside("shared_experts", blocks.join(enter,
+    local with, beside = { ffn = shared_ffn }, { beside_experts = true }
+    shared = inside("shared_experts", blocks.join({ collective = "tensor_enter", with = beside },
       { op = "linear_up", with = with, beside = "dispatch", same_input = true },
       { op = activation, with = with, beside = "dispatch" },
       { op = "linear_down", with = with, beside = "combine" },
       h.shared_gate and { op = "shared_gate", beside = "combine" } or nil,
-      { op = "residual_add", module = "moe" }, leave))
+      { op = "residual_add", module = "moe" }, { collective = "tensor_leave", with = beside }))
   end
   local routed = blocks.join("moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
     { op = activation, module = "moe_act", with = blocks.expert_width(h) },

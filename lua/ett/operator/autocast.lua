@@ -34,21 +34,25 @@ end
 -- Families that pass tokens on in the type in which they get them.
 local passes_on = { router = true, norm = true, embedding = true }
 
---- Sets the number of casts of each product's input (`casts`): one for each module that reads fp32 values.
+--- Sets the number of casts of each product's input (`casts`): one for each module that reads fp32 values. A product
+--- with `same_input` reads the last norm's output. So does linear_kv_up, which may follow linear_q_up.
 ---@param items table[] of a layer, in order
 ---@param stack table the software
 function autocast.mark(items, c, stack)
-  local wide, read = false, false -- types of the last output, and of the input of the last product
+  local wide, normed, read = false, nil, false -- types of the last output, the last norm's output, the product's input
   for _, item in ipairs(items) do
     local op = item.operator
-    if op and op.family == "gemm" then
-      if not item.same_input then read = wide end
+    if op and item.adapter then
+      item.casts = item.name == "lora_a" and read and 1 or nil
+    elseif op and op.family == "gemm" then
+      local earlier = item.same_input or op.name == "linear_kv_up"
+      read = not earlier and wide or earlier and (normed == nil and read or normed) or false
       local modules = stack.separate_adapters and op.parts and #op.parts(c) or 1
       item.casts, wide = read and math.max(1, modules) or nil, false
-    elseif op and (op.residual or passes_on[op.family]) then
-      wide = wide or op.family ~= "router"
     elseif op then
-      wide = false
+      local stays = op.residual or passes_on[op.family]
+      wide = stays and (wide or op.family ~= "router") or false
+      if op.family == "norm" then normed = wide end
     end
   end
 end
@@ -74,7 +78,7 @@ end
 ---@param stack table the software
 function autocast.moved(item, pass, stack)
   local op, s = item.operator, item.shape
-  local kind = kind_of(op, stack)
+  local kind = not item.adapter and kind_of(op, stack) -- an adapter adds 16-bit values
   if kind then return added[kind][pass == "backward" and 2 or 1] * elements_of(op, s) end
   if op.family == "embedding" then return op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass) end
   if op.family ~= "gemm" then return 0.0 end

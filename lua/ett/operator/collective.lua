@@ -96,6 +96,12 @@ local function ulysses(c, ranks)
   return list
 end
 
+-- Whether the collectives around the experts serve shared experts, too: with whole tokens in both directions (torchtitan,
+-- apply_moe_ep_tp: shared experts get the gathered stream, and their partial sums are scattered with the others).
+local function serves_experts(c)
+  return c.beside_experts and (c.whole_tokens == "both" or c.whole_tokens == "router")
+end
+
 -- Patterns of model parallelism: the collectives of both passes of each.
 local patterns = {
   --- Opens a tensor-parallel region (Megatron's f). The forward pass copies; the backward pass sums the gradient of the
@@ -104,6 +110,7 @@ local patterns = {
   --- gradient (Korthikanti et al. 2022, section 4.2.2).
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
+    if serves_experts(c) then return {} end
     if c.sequence_parallel then
       local gathered = c.unquantised and join or operand
       return join(gathered(one("all_gather", "tp", c.tp, bytes, "forward")),
@@ -115,6 +122,7 @@ local patterns = {
   --- Closes the region (Megatron's g): the forward pass sums, the backward pass copies.
   tensor_leave = function(c)
     local bytes = hidden_bytes(c)
+    if serves_experts(c) then return {} end
     if c.sequence_parallel then
       return join(one("reduce_scatter", "tp", c.tp, bytes, "forward"),
         operand(one("all_gather", "tp", c.tp, bytes, "backward")))

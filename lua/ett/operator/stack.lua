@@ -207,10 +207,11 @@ local function read(text, files)
   files[name] = path
   if stack.base then stack = schema.check(with_base(name, {}, files), fields, label) end
   check_values(stack, label)
+  if stack.autocast then stack.zero_stages = "0" end -- weights are whole and in fp32 (rules of ett.plan)
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
-  if own.autocast then stack.zero_stages = "0" end -- weights are whole and in fp32 (rules of ett.plan)
   for key, value in pairs(own) do stack[key] = value end
+  if stack.autocast then stack.zero_stages = "0" end
   label = ("stack '%s'"):format(text)
   stack = schema.check(stack, fields, label, "plan")
   check_values(stack, label)

@@ -528,6 +528,12 @@ local function autocast(p, add)
     add("autocast of the stack '%s' needs zero = 0, got %d; stack=transformers_fsdp is FSDP's mixed precision", p.stack,
       p.zero)
   end
+  for _, name in ipairs { "offload_optimizer", "offload_weights" } do
+    if (p[name] or 0) > 0 then
+      add("autocast of the stack '%s' needs %s = 0, got %g: the passes read the optimizer's fp32 weights", p.stack,
+        name, p[name])
+    end
+  end
   if p.dtype ~= "bf16" and p.dtype ~= "fp16" then
     add("autocast of the stack '%s' needs dtype = 'bf16' or 'fp16', got '%s'", p.stack, p.dtype)
   end

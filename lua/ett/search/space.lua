@@ -360,7 +360,8 @@ local function add_part(self, opened, setting, p)
   if #chunks == 0 then return end
   local key = lower.key(p, setting.placement, setting.key_of)
   local sharded = setmetatable({ zero = 3, micro_batches = micro_batches }, { __index = p })
-  if fields.stay_whole(sharded) or fields.defers_gradients(sharded) then key = key .. " whole" end -- sharded_gradients
+  local whole = fields.stay_whole(sharded) or fields.defers_gradients(sharded)
+  key = key .. " " .. (whole and "whole" or p.reduce_dtype or p.gradient_dtype) -- as sharded_gradients
   local parts_of = opened.by_key[key]
   if not parts_of then
     parts_of = {}

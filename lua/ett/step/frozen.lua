@@ -94,7 +94,7 @@ end
 local function conversions(item, format)
   local s = item.shape
   return { kind = "operator", name = "dequantise", operator = operator.get "dequantise", times = item.times,
-    module = "", role = item.role, adapter = true, frozen = "weights", shape = { tokens = s.tokens,
+    module = item.module, role = item.role, adapter = true, frozen = "weights", shape = { tokens = s.tokens,
       in_features = s.in_features, out_features = s.out_features, batch = s.batch,
       format = number_of_format[format] } }
 end

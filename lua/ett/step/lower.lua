@@ -574,10 +574,12 @@ end
 local function add_moving(state, bytes, given)
   local op, dtype, operation = operators.get "residual_add", state.plan.dtype, merged(given)
   operation.kind, operation.family = "operator", op.family
-  for pass, n in pairs(bytes) do
-    local tokens = n / (3 * schema.wide_bytes(dtype) * state.hidden)
-    operation.shape = { tokens = math.max(1, math.floor(tokens + 0.5)), hidden = state.hidden }
-    operation[pass] = state.times:operator(op, operation.shape, dtype, pass)
+  for _, pass in ipairs { "backward", "forward" } do
+    local tokens = (bytes[pass] or 0.0) / (3 * schema.wide_bytes(dtype) * state.hidden)
+    if bytes[pass] then
+      operation.shape = { tokens = math.max(1, math.floor(tokens + 0.5)), hidden = state.hidden }
+      operation[pass] = state.times:operator(op, operation.shape, dtype, pass)
+    end
   end
   return add(state, operation)
 end
