@@ -715,8 +715,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   return m;
 }
 
-/* Bytes of tensors that the update makes: fp32 copies of gradients of fewer bits, and
- * with foreach the roots of the second moments, in the type of the states. */
+/* Bytes of tensors that the update makes: fp32 copies of gradients of fewer bits. With
+ * foreach also the roots of the second moments, in the type of the states. */
 static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
   const ett_step_plan *p = e->plan;
   double copies = p->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(p) &&

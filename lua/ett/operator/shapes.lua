@@ -29,8 +29,8 @@ function shapes.norm_tokens(c)
   return tokens // c.tp
 end
 
---- Tokens whose copies a tensor-parallel rank sends to experts: those outside tensor-parallel regions, unless the
---- software gathers the stream before the router (whole_tokens; see around_experts of collective.lua).
+--- Tokens whose copies a tensor-parallel rank sends to experts: those outside tensor-parallel regions. If the software
+--- gathers the stream before the router, all (whole_tokens; see around_experts of collective.lua).
 function shapes.routed_tokens(c)
   return c.whole_tokens and c.whole_tokens ~= "router" and shapes.tokens(c) or shapes.norm_tokens(c)
 end

@@ -131,10 +131,10 @@ in_step.accumulation_share = 0.56
 --- master weights to 16 bits reads 4 (Megatron-LM, optimizer.py and clip_grads.py).
 in_step.update_bytes = { fp16 = 24, other = 12 }
 
---- Bytes per parameter that PyTorch's AdamW moves with foreach = true, beyond the 28 of one fused kernel. Its kernels
---- of fp32 tensors are a decay of the weight (8), the mean of the first moment (12), two of the second moment (8, 12),
---- its root (8), two kernels on the root (8, 8), and the step (16). (torch/optim/adam.py, _multi_tensor_adam, since
---- PyTorch 2.1. Before, the first moment took two kernels, which move 8 more.)
+--- Bytes per parameter that PyTorch's AdamW moves with foreach = true, beyond the 28 of one fused kernel. Its eight
+--- kernels of fp32 tensors: a decay of the weight (8), the mean of the first moment (12), two of the second moment
+--- (8, 12), its root (8), two on the root (8, 8), the step (16). Source: torch/optim/adam.py, _multi_tensor_adam, since
+--- PyTorch 2.1. Before, the first moment took two kernels, which move 8 more.
 in_step.foreach_bytes = 80 - 28
 
 --- Time of the fused masked softmax over its bytes at the streaming rate, forward and backward: means of 207 A100

@@ -354,8 +354,9 @@ local function gathering_plan(parts)
   return nil
 end
 
---- The lowered programs of parts: [false], and those of plans that gather weights (`gathers` of stages_of) if that
---- slows the stack's kernels (Times:of_plan), takes time of the host, or copies gradients in place of adding them.
+--- The lowered programs of parts: [false], and those of plans that gather weights (`gathers` of stages_of). The latter
+--- differ if gathers slow the stack's kernels (Times:of_plan) or take time of the host, or if gradients are copied in
+--- place of added up.
 local function programs_of(self, parts)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }

@@ -219,8 +219,8 @@ local function dropped_bytes(stack, item, module, activation, dtype)
   return (item.read or op.output_bytes and op.output_bytes(s, dtype) or 0) + math.max(0, activation - inputs)
 end
 
---- Whether an item stores bytes for its backward pass. An input that an earlier operator stores is not stored again;
---- each quantised product has its own quantised input, and under autocast each has its own 16-bit input.
+--- Whether an item stores bytes for its backward pass. An input that an earlier operator stores is not stored again.
+--- Each quantised product has its own quantised input. Under autocast each has its own 16-bit input.
 ---@param dtype string in which the item stores its input
 local function stores(op, item, dtype)
   if not (frozen.keeps(item) and op.activation_bytes) then return false end
