@@ -182,6 +182,25 @@ describe("rows of a collective over nodes", function()
   end)
 end)
 
+describe("a scan without samples of its own", function()
+  fits("has no time if both passes of the products are void", function()
+    local folder, lines = require("command").folder(), { "batch,tokens,in_features,out_features,F_dur(us),B_dur(us)" }
+    for m = 512, 4096, 256 do
+      for k = 128, 640, 128 do
+        local us = 2.0 * 32 * m * m * k / (2 * peak) * 1e6
+        lines[#lines + 1] = ("32,%d,%d,%d,%.4f,%.4f"):format(m, k, m, us, 2 * us)
+      end
+    end
+    assert(ett_io.write(("%s/%s_bmm_qk_fp16.csv"):format(folder, device), table.concat(lines, "\n") .. "\n"))
+    local p = profile.from_samples({ folder }, { cache = false })
+    for _, pass in ipairs { "forward", "backward" } do
+      assert.matches("faster than the device's peak$", p:void("ssd_scan", "fp16", pass))
+      assert.is_nil(p:operator_timer("ssd_scan", "fp16", pass))
+    end
+    require("command").remove(folder)
+  end)
+end)
+
 describe("a void pass of a memory-bound operator", function()
   fits("is timed from the other pass by the ratio of bytes", function()
     local folder = require("command").folder()

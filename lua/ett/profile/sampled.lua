@@ -259,22 +259,33 @@ local function scaled(self, op, shape, dtype, pass, entries)
   return answer.provenance == "measured" and answer or nil
 end
 
+-- The operator whose samples time this one, and the key of their pool: a scan without samples of its own is timed as
+-- products.
+local function source_of(self, name, dtype)
+  local op = operator.get(name)
+  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  if not op.unmeasured or self.pools[key] then return op, key end
+  op = samples.as_product(op)
+  return op, samples.pool(op) .. " " .. dtype_key(dtype)
+end
+
 --- The number of sampled shapes of an operator's pool, if it was asked and has too few for a fit; else nil.
 ---@return integer|nil shapes, string|nil pool, integer|nil least of a fit
 function Profile:too_few(name)
-  local op, shapes = operator.find(name), nil
-  local pool = op and samples.pool(op)
-  for id, points in pairs(not self.tables and self.scales or {}) do
-    if points and id:match "^(.*) [%w_]+ %a+$" == pool then shapes = math.min(shapes or math.huge, #points) end
+  local shapes, own
+  for id, points in pairs(not self.tables and operator.find(name) and self.scales or {}) do
+    local pool, dtype = id:match "^(.*) ([%w_]+) %a+$"
+    if points and pool == samples.pool(source_of(self, name, dtype)) then
+      shapes, own = math.min(shapes or math.huge, #points), pool
+    end
   end
-  if shapes then return shapes, pool, profile_fit().least_shapes end
+  if shapes then return shapes, own, profile_fit().least_shapes end
 end
 
 --- The reason why a sampled pass is void, or nil.
 ---@return string|nil
 function Profile:void(name, dtype, pass)
-  local op = operator.get(name)
-  local key = samples.pool(op) .. " " .. dtype_key(dtype)
+  local _, key = source_of(self, name, dtype)
   if not self.pools[key] then return nil end
   return (select(2, self:model(key, self.pools[key], pass)))
 end
@@ -342,12 +353,7 @@ end
 ---@return function|nil function(the operator's shape, ett.step.times.shape_key?): an answer, or nil if no sample
 ---  applies to the shape
 function Profile:operator_timer(name, dtype, pass, ratio)
-  local op = operator.get(name)
-  local key = samples.pool(op) .. " " .. dtype_key(dtype)
-  if op.unmeasured and not self.pools[key] then
-    op = samples.as_product(op)
-    key = samples.pool(op) .. " " .. dtype_key(dtype)
-  end
+  local op, key = source_of(self, name, dtype)
   local entries = self.pools[key]
   if not entries then return nil end
   local model, void = self:model(key, entries, pass)
@@ -387,7 +393,7 @@ end
 
 --- The regressor with which C predicts times of an operator (ett.regress); nil if C cannot.
 function Profile:operator_compiled(name, dtype, pass)
-  local key = samples.pool(operator.get(name)) .. " " .. dtype_key(dtype)
+  local _, key = source_of(self, name, dtype)
   local model = self.pools[key] and self:model(key, self.pools[key], pass)
   return model and model.compiled and model:compiled() or nil
 end
