@@ -185,11 +185,26 @@ return op]])
       end, hyper))
     end
     local warning = "layer 'block': 'with' changes its stream (seq = 64, hidden = 256, micro_batch = 1), but it has no "
-      .. "'sends', the tokens of seq that stages send and recomputed layers store"
+      .. "'sends'. Set 'sends' to the number of tokens that a stage sends; recomputed layers store as many."
     assert.same({ warning }, run { hidden = 256 })
     assert.same({}, run({ hidden = 256 }, function(c) return c.seq / 2 end))
     assert.same({}, run({ hidden = 256 }, nil, "last"))
     assert.same({}, run { seq = 32, micro_batch = 2 }) -- windows of the same tokens
+  end)
+
+  it("operators with 'reused' without an earlier run", function()
+    local function run(...)
+      local layers = { ... }
+      return warnings(architecture.new(function()
+        for i, ops in ipairs(layers) do layers[i] = { name = "layer " .. i, count = 1, ops = ops } end
+        return { layers = layers }
+      end, hyper))
+    end
+    local ops = { "rms_norm", blocks.enter, "linear_up", "swiglu", "linear_down", blocks.leave, "residual_add" }
+    local warning = "layer 'layer 1': no earlier entry without 'reused' has the weights of rms_norm, linear_up, "
+      .. "linear_down, so they count as 0. Remove 'reused' from the first run."
+    assert.same({ warning }, run(blocks.reused(ops), ops))
+    assert.same({}, run(ops, blocks.reused(ops)))
   end)
 
   it("partial sums of experts, only if they are split", function()

@@ -217,8 +217,27 @@ local function unstated_stream(layer, c, warn)
     if entry.op and operator.get(entry.op).residual then own = architecture.overlay(c, entry.with) end
   end
   if own and own.seq * own.micro_batch * own.hidden ~= c.seq * c.micro_batch * c.hidden then
-    warn("'with' changes its stream (seq = %d, hidden = %d, micro_batch = %d), but it has no 'sends', the tokens of "
-      .. "seq that stages send and recomputed layers store", own.seq, own.hidden, own.micro_batch)
+    warn("'with' changes its stream (seq = %d, hidden = %d, micro_batch = %d), but it has no 'sends'. Set 'sends' to "
+      .. "the number of tokens that a stage sends; recomputed layers store as many.", own.seq, own.hidden,
+      own.micro_batch)
+  end
+end
+
+--- A warning of operators with `reused` that no earlier entry runs with weights of its own.
+---@param first table<table, boolean> operators that have run with weights of their own; the layer adds its own
+local function without_first_run(layer, first, warn)
+  local names, named = {}, {}
+  for _, entry in ipairs(layer.ops) do
+    local op = entry.op and operator.get(entry.op)
+    if op and not entry.reused then
+      first[op] = true
+    elseif op and op.parameters and not (first[op] or named[op]) then
+      names[#names + 1], named[op] = op.name, true
+    end
+  end
+  if #names > 0 then
+    warn("no earlier entry without 'reused' has the weights of %s, so they count as 0. Remove 'reused' from the first "
+      .. "run.", table.concat(names, ", "))
   end
 end
 
@@ -237,7 +256,7 @@ end
 ---@param c table from architecture.configuration
 ---@return string[]
 return function(model, c)
-  local list, seen, known = {}, {}, merged(c, hyper_parameters.entry_fields)
+  local list, seen, first, known = {}, {}, {}, merged(c, hyper_parameters.entry_fields)
   for _, rules in pairs(operator.configuration) do known = merged(known, rules) end
   for _, layer in ipairs(model.layers) do
     local function warn(form, ...) list[#list + 1] = ("layer '%s': " .. form):format(layer.name, ...) end
@@ -246,6 +265,7 @@ return function(model, c)
       check(layer.ops, c, warn, known)
     end
     unstated_stream(layer, c, warn)
+    without_first_run(layer, first, warn)
     seen[layer.ops] = true
   end
   list[#list + 1] = idle_window(model, c)
