@@ -11,7 +11,7 @@ return {
     intra = { name = "ICI torus, 2 axes of 2 links of 82 GB/s", bandwidth = 328e9, torus = { 32, 32 },
       source = "656 Gbit/s per link: Jouppi et al., CACM 63 (7), 2020; 340 TB/s of a pod's all-reduce: "
         .. "docs.cloud.google.com/tpu/docs/v3" },
-    inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
-      source = "assumed: as TPU v5e" },
+    inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 3200e9,
+      source = "assumed: per chip as TPU v5e" },
   },
 }

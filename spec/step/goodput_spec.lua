@@ -54,6 +54,8 @@ describe("goodput", function()
       device_storage_bandwidth = 1e7 }
     assert.near(86400 / (0.01 * 8), e.failure_interval_seconds, 1e-6)
     assert.near(e.stages[1].parameters * 14 / 8 / 1e7, e.checkpoint_write_seconds, 1e-6)
+    local cast = run { failures_per_device_day = 0.01, stack = "transformers:autocast", gradient_dtype = "fp32" }
+    assert.near(cast.stages[1].parameters * 12 / 8, cast.checkpoint_bytes, 1) -- the fp32 weight and two moments
     local work = math.ceil(1000 / e.step_seconds) * e.step_seconds
     assert.near(100 * goodput.share(work, e.checkpoint_write_seconds, e.failure_interval_seconds, 300),
       e.goodput_percent, 1e-9)

@@ -18,14 +18,15 @@ end
 describe("times", function()
   it("of an update and of casts are those of the plan's stack", function()
     local hyper = { layers = 4, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 32000 }
-    local function run(stack)
+    local function run(stack, dtype)
       return require("ett.step.estimate").new { model = require("ett.model").new("llama", hyper),
-        cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 1, stack = stack } }
+        cluster = "dgx_h100", plan = { seq = 8192, micro_batches = 1, stack = stack, dtype = dtype } }
     end
     local plain, cast = run "transformers", run "transformers:autocast"
     local function ratio(e) return e.stages[1].optimizer_seconds / plain.stages[1].optimizer_seconds end
     assert.near((80 + 2 + 12) / (28 + 2 + 12), ratio(run "transformers:update=foreach"), 1e-3)
     assert.near((28 + 12) / (28 + 2 + 12), ratio(cast), 1e-3)
+    assert.near((28 + 24 - 4) / (28 + 2 + 12), ratio(run("transformers:autocast", "fp16")), 1e-3)
     -- Both passes of a layer: two composite norms, two residual additions, five casts, sums of three inputs' gradients,
     -- weights, and rotations of 40 heads. Outside: the last norm, the head's cast, the embedding.
     local t, h, f = 8192, 4096, 14336

@@ -320,9 +320,10 @@ end
 -- Bytes per parameter that an update moves beyond one fused kernel of Adam.
 local function beside_update(stack, dtype)
   local update = in_step.update_bytes[dtype] or in_step.update_bytes.other
-  local single = stack.update == "foreach" and in_step.foreach_bytes or 0
-  local model = stack.autocast and 2 or 0 -- no copy in 16 bits is written
-  return update + stack.gradient_copy_bytes + single - model
+  local foreach = stack.update == "foreach" and in_step.foreach_bytes or 0
+  -- Under autocast the update writes no copy in 16 bits; in fp16 that copy is a pass of its own, which also reads 4.
+  local copy = stack.autocast and (dtype == "fp16" and 6 or 2) or 0
+  return update + stack.gradient_copy_bytes + foreach - copy
 end
 
 -- Bytes that an operator's kernels move, with the factors of the stack's kernels, and the share of its beside_bytes.

@@ -7,6 +7,7 @@
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local slices = require "ett.step.slices"
+local stacks = require "ett.operator.stack"
 
 local goodput = {}
 
@@ -77,7 +78,9 @@ function goodput.of(p, cluster, devices, parameters, step, steps)
   local rate = p.failures_per_device_day or own.per_device_day
   local between = rate and 86400 / (rate * devices)
   if not between or between > longest_between then return nil end
-  local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
+  -- Under autocast the optimizer's fp32 weight is the weight itself.
+  local weight = stacks.value(p.stack or cluster.stack or "plain", "autocast") and 0 or schema.wide_bytes(p.dtype)
+  local bytes = parameters * (weight + (p.optimizer_bytes or fields.adam_bytes(p)))
   local write = bytes / p.device_storage_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
   local work = step and whole_steps(step, p.checkpoint_every_seconds, write, between)
