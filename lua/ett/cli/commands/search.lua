@@ -209,7 +209,8 @@ return {
       .. "or by --vary, is searched over them: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
       .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
       .. "20 rows. Estimates have errors, so none is certain.\n"
-      .. "Ctrl-C, or `timeout 60 ett search ...` after 60 s, ends a search early; it prints the best plan so far.\n\n"
+      .. "Ctrl-C, or `timeout 60 ett search ...` after 60 s, ends a search early. It prints the best plan so\n"
+      .. "far, if it has found one and runs as one process (not under mpirun or srun).\n\n"
       .. fields.help(opts)
   end,
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
