@@ -27,6 +27,15 @@ describe("bundled clusters", function()
     end
   end)
 
+  it("of TPUs have a data-centre network of the same rate for a chip and for all chips of a unit", function()
+    for _, name in ipairs { "tpu_v3", "tpu_v5e", "tpu_v6e" } do
+      local cluster = cluster_module.get(name)
+      local network = cluster.links.inter
+      local chips = cluster.gpus_per_node * network.bandwidth_per_gpu
+      assert.near(network.bandwidth_per_node, chips, 0.01 * chips, name)
+    end
+  end)
+
   it("time every collective on unsampled topologies, and mark the times", function()
     for _, name in ipairs { "perlmutter", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" } do
       local cluster = cluster_module.get(name)

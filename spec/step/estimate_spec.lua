@@ -541,9 +541,11 @@ describe("estimate", function()
     finally(function() os.execute(("rm -r '%s'"):format(folder)) end)
     folders.write(folder .. "/Mine-1_linear_up_bf16.csv",
       "tokens,in_features,out_features,F_dur(us),B_dur(us)\n512,1024,4096,40,80\n64,64,64,9,9\n")
+    folders.write(folder .. "/Mine-1_bmm_qk_bf16.csv", "batch,tokens,in_features,out_features,F_dur(us),B_dur(us)\n"
+      .. "8,512,128,512,40,80\n")
     local hyper = { layers = 2, hidden = 1024, heads = 8, vocab = 64 }
     local e = estimate.new { plan = { seq = 512, micro_batches = 1 },
-      model = model_module.list({ "linear_qkv", "linear_up", "gelu" }, hyper),
+      model = model_module.list({ "linear_qkv", "linear_up", "gelu", "lightning_attention" }, hyper),
       cluster = { name = "mine", summary = "mine", source = "spec", gpus_per_node = 1, profile = folder, links = {},
         device = { name = "Mine-1", source = "spec", memory_bytes = 40e9, memory_bandwidth = 1.5e12,
           peak_flops = { fp32 = 19.5e12, bf16 = 312e12 } } } }
@@ -552,7 +554,7 @@ describe("estimate", function()
     assert.equal("measured", times.linear_up)
     assert.equal("assumed", times.linear_qkv)
     assert.matches("linear_qkv, gelu.* assumed from the device's rates; gemm has samples of 2 shapes, and other shapes "
-      .. "need a fit, from at least 8$", e.warnings[1])
+      .. "need a fit, from at least 8; bmm has samples of 1 shape, and", e.warnings[1])
   end)
 
   it("lacks no samples of the host's launches, which the stack states", function()
