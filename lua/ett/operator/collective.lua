@@ -96,8 +96,8 @@ local function ulysses(c, ranks)
   return list
 end
 
--- Whether the collectives around the experts serve shared experts, too. In torchtitan these get the gathered stream, and
--- their partial sums are scattered with the others (apply_moe_ep_tp).
+-- Whether the collectives around the experts serve shared experts, too. In torchtitan these get the gathered stream,
+-- and their partial sums are scattered with the others (apply_moe_ep_tp).
 local function serves_experts(c)
   return c.beside_experts and (c.whole_tokens == "both" or c.whole_tokens == "router")
 end
