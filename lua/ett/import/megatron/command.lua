@@ -75,11 +75,13 @@ local function is_open(list, found)
   return false
 end
 
---- Whether a list of words has a variable without a value that is not the value of a flag.
+--- Whether a list of words has a variable without a value, or the output of a command, that may hold flags: it is not
+--- the value of a flag, and no program.
 local function has_open_word(words)
   for i, word in ipairs(words or {}) do
-    local before = words[i - 1] and words[i - 1].text or ""
-    if word.text and word.text:find "^%$" and not known_flags.awaits(before) then return true end
+    local text, before = word.text or "", words[i - 1] and words[i - 1].text or ""
+    local unknown = text:find "^%s*%$" or text:find("$(", 1, true) or text:find("`", 1, true)
+    if unknown and not text:find "%.py$" and not known_flags.takes_value(before) then return true end
   end
   return false
 end
@@ -88,8 +90,10 @@ end
 local function is_complete(list, found)
   if not list or found.looped or found.dropped or is_open(list, found) then return false end
   for _, each in ipairs(list) do
-    if each.reached["@"] then return false end
-    for name in pairs(each.whole) do if not found.uses_of[name] then return false end end
+    local first = each.words[1] and each.words[1].text
+    if each.reached["@"] or first == "eval" or has_word(each, found, "^%-%-yaml[_-]cfg") then return false end
+    if has_open_word(each.words) then return false end
+    for name in pairs(each.bare) do if not found.uses_of[name] then return false end end
     for name in pairs(each.reached) do if has_open_word(found.words_of[name]) then return false end end
   end
   return true

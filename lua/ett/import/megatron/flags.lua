@@ -79,49 +79,54 @@ end
 
 --- Flags without effect on time and memory of a step, by name and by prefix.
 flags.without_effect = set [[
-  use-mcore-models use-legacy-models apply-layernorm-1p norm-epsilon
-  no-position-embedding no-persist-layer-norm attention-softmax-in-fp32 calculate-per-token-loss
-  openai-gelu onnx-safe seed mock-data split vocab-file merge-file
-  distributed-backend distributed-timeout-minutes manual-gc manual-gc-interval no-check-for-nan-in-loss-and-grad
-  check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-permute-fusion
-  moe-router-fusion moe-aux-loss-coeff moe-z-loss-coeff moe-router-load-balancing-type moe-router-dtype
-  moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
-  overlap-p2p-communication
-  moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
-  moe-token-drop-policy store-param-remainders moe-mlp-glu-interleave-size cuda-graph-warmup-steps
-  moe-paged-stash-page-size moe-paged-stash-buffer-size-factor-cuda moe-paged-stash-buffer-size-factor-cpu
-  moe-pad-experts-for-cuda-graph-inference delay-offload-until-cuda-graph
-  glu-linear-offset
-  rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
-  rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
-  weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale
-  initial-loss-scale min-loss-scale loss-scale-window hysteresis exit-duration-in-mins exit-interval
-  exit-signal-handler empty-unused-memory-level num-workers dataloader-type reset-position-ids reset-attention-mask
-  eod-mask-loss no-create-attention-mask-in-dataloader create-attention-mask-in-dataloader no-mmap-bin-files
-  tiktoken-pattern tiktoken-num-special-tokens decoupled-lr decoupled-min-lr node-rank master-addr master-port
-  max-restarts local-rank rank profile use-pytorch-profiler profile-ranks memory-snapshot-path
-  record-memory-history nvtx-ranges export-force-local-attention use-cpu-initialization perform-initialization
-  async-save async-strategy use-dist-ckpt auto-detect-ckpt-format override-opt_param-scheduler
-  override-opt-param-scheduler use-checkpoint-args use-checkpoint-opt-param-scheduler finetune non-persistent-ckpt-type
-  non-persistent-save-interval inference-batch-times-seqlen-threshold max-tokens-to-oom deterministic-mode
-  kv-lora-scaling test-mode skip-train timing-log-level timing-log-option barrier-with-L1-time log-throughput
-  disable-straggler-on-startup straggler-minmax-count te-rng-tracker inference-rng-tracker make-reproducible
-  embedding-init-method-std layernorm-zero-centered-gamma qk-clip bias-dropout-fusion clone-scatter-output-in-embedding
-  logging-level
-  disable-bf16-reduced-precision-matmul enable-experimental enable-one-logger one-logger-async one-logger-project
-  one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
-  legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
-  no-initialization
-  deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
-  allow-run-as-root bind-to tee redirects membind cpunodebind cpus-per-task wait
-  moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
-  average-in-collective ddp-average-in-collective ddp-reduce-scatter-with-fp32-accumulation extra-vocab-size
-  max-padding-length patch-tokenizer-type apply-query-key-layer-scaling no-query-key-layer-scaling
-  dsa-indexer-loss-coeff per-split-data-args-path num-dataset-builder-threads disable-gloo-process-groups dataset
-  no-ckpt-fully-parallel-save custom-model-provider-path
-  use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
-  fp8-amax-compute-algo no-fp8-wgrad sft chat-template recipe factory yes config-path
-  config-name config-file]]
+  use-mcore-models use-legacy-models apply-layernorm-1p no-position-embedding no-persist-layer-norm
+  attention-softmax-in-fp32 calculate-per-token-loss openai-gelu onnx-safe mock-data manual-gc
+  no-check-for-nan-in-loss-and-grad check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm
+  moe-permute-fusion moe-router-fusion moe-router-enable-expert-bias overlap-p2p-communication moe-router-pre-softmax
+  moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp moe-token-drop-policy store-param-remainders
+  moe-mlp-glu-interleave-size cuda-graph-warmup-steps moe-paged-stash-page-size
+  moe-paged-stash-buffer-size-factor-cuda moe-paged-stash-buffer-size-factor-cpu
+  moe-pad-experts-for-cuda-graph-inference delay-offload-until-cuda-graph glu-linear-offset rotary-interleaved
+  use-rope-scaling beta-fast beta-slow no-rope-freq exit-signal-handler empty-unused-memory-level reset-position-ids
+  reset-attention-mask eod-mask-loss no-create-attention-mask-in-dataloader create-attention-mask-in-dataloader
+  no-mmap-bin-files profile use-pytorch-profiler record-memory-history nvtx-ranges export-force-local-attention
+  use-cpu-initialization perform-initialization async-save use-dist-ckpt auto-detect-ckpt-format
+  override-opt_param-scheduler override-opt-param-scheduler use-checkpoint-args use-checkpoint-opt-param-scheduler
+  finetune inference-batch-times-seqlen-threshold max-tokens-to-oom deterministic-mode kv-lora-scaling test-mode
+  skip-train barrier-with-L1-time log-throughput disable-straggler-on-startup straggler-minmax-count te-rng-tracker
+  inference-rng-tracker make-reproducible layernorm-zero-centered-gamma qk-clip bias-dropout-fusion
+  clone-scatter-output-in-embedding disable-bf16-reduced-precision-matmul enable-experimental enable-one-logger
+  one-logger-async one-logger-project one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package
+  run-workload-inspector-server legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng
+  no-save-optim no-save-rng no-initialization deepspeed-activation-checkpointing no-pipeline-parallel force-multi
+  create-moe-param-group allow-run-as-root tee redirects membind cpunodebind wait moe-loss-coeff
+  moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl average-in-collective
+  ddp-average-in-collective ddp-reduce-scatter-with-fp32-accumulation extra-vocab-size max-padding-length
+  patch-tokenizer-type apply-query-key-layer-scaling no-query-key-layer-scaling dsa-indexer-loss-coeff
+  num-dataset-builder-threads disable-gloo-process-groups dataset no-ckpt-fully-parallel-save
+  custom-model-provider-path use-mp-args-from-checkpoint-args use-persistent-ckpt-worker no-fp8-wgrad sft recipe
+  factory yes]]
+
+-- Those of them that take a value, by name.
+local valued = set [[
+  adam-beta1 adam-beta2 adam-eps async-strategy bind-to chat-template ckpt-format config-file config-name config-path
+  cpus-per-task data-args-path data-cache-path data-path dataloader-type decoupled-lr decoupled-min-lr
+  deepspeed-config dist-ckpt-format distributed-backend distributed-timeout-minutes embedding-init-method-std
+  end-weight-decay eval-interval eval-iters exit-duration-in-mins exit-interval fp8-amax-compute-algo
+  fp8-amax-history-len fp8-interval fp8-margin hostfile hysteresis init-method-std initial-loss-scale load local-rank
+  log-dir log-interval logging-level loss-scale loss-scale-window lr lr-decay-iters lr-decay-samples lr-decay-style
+  lr-warmup-fraction lr-warmup-init lr-warmup-iters lr-warmup-samples lr-wsd-decay-iters lr-wsd-decay-samples
+  lr-wsd-decay-style manual-gc-interval master-addr master-port max-restarts memory-snapshot-path merge-file
+  min-loss-scale min-lr moe-aux-loss-coeff moe-router-bias-update-rate moe-router-dtype moe-router-load-balancing-type
+  moe-router-score-function moe-router-topk-scaling-factor moe-z-loss-coeff mscale mscale-all-dim
+  mtp-loss-scaling-factor node-rank non-persistent-ckpt-type non-persistent-save-interval norm-epsilon num-workers
+  original-max-position-embeddings per-split-data-args-path pretrained-checkpoint profile-ranks profile-step-end
+  profile-step-start rank rdzv-backend rdzv-conf rdzv-endpoint rdzv-id rope-scaling-factor rotary-base
+  rotary-scaling-factor rotary-seq-len-interpolation-factor save save-interval seed sgd-momentum split
+  start-weight-decay tensorboard-dir tensorboard-log-interval tensorboard-queue-size test-data-path
+  tiktoken-num-special-tokens tiktoken-pattern timing-log-level timing-log-option tokenizer-model train-data-path
+  train-iters train-samples valid-data-path vocab-file wandb-entity wandb-exp-name wandb-project wandb-save-dir
+  weight-decay weight-decay-incr-style]]
 
 local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-", "tensorboard", "eval-", "data-path",
   "data-cache", "data-args", "data-split", "data-parallel-random-init", "tokenizer-", "rerun-", "ckpt-", "dist-ckpt",
@@ -134,13 +139,19 @@ function flags.awaits(word)
   return name ~= nil and not flags.switches[(name:gsub("_", "-"))]
 end
 
+--- Whether a word of a command line is a flag that is known to take a value, which follows.
+function flags.takes_value(word)
+  local name = (word:match "^%-%-(%a[^=]*)$" or ""):gsub("_", "-")
+  return flags.values[name] or valued[name] or false
+end
+
 --- How ett treats a flag: "value", "switch", "unmodelled", "without effect", or nil if it is unknown.
 function flags.kind(name)
   if flags.values[name] then return "value" end
   if flags.switches[name] then return "switch" end
   if flags.unmodelled[name] then return "unmodelled" end
   if name:find "^use%-turbo%-" or name:find "^turbo%-" then return "unmodelled" end -- Primus' primus_turbo.yaml
-  if flags.without_effect[name] or name == "lr" then return "without effect" end
+  if flags.without_effect[name] or valued[name] then return "without effect" end
   for _, beginning in ipairs(beginnings) do
     if name:sub(1, #beginning) == beginning then return "without effect" end
   end

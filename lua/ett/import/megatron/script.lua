@@ -468,20 +468,22 @@ function Reader:place(token, text, start)
   if not text then return end
   if (start or separators[text]) and not self.array then
     self.sources = self.sources or text == "."
-    self.command = not text:match "^%-" and { words = {}, uses = {}, whole = {} } or nil
+    self.command = not text:match "^%-" and { words = {}, uses = {}, whole = {}, bare = {} } or nil
     self.commands[#self.commands + 1] = self.command
   end
   if name then return end -- also the environment of the command behind it
   local own = not self.array and self.command
   command.add_uses(own and own.uses or table_at(self.uses_of, self.array or ""), token.text)
-  local whole = own and not self:awaits() and token.text:match "^%${?([%a_][%w_]*)%f[^%w_]"
-  if whole then own.whole[whole] = true end
+  local whole = own and token.text:match "^%${?([%a_][%w_]*)%f[^%w_]"
+  if not whole then return end
+  if not self:awaits() then own.whole[whole] = true end
+  if not self:awaits(flags.takes_value) then own.bare[whole] = true end
 end
 
---- Whether the word may be the value of the flag before it.
-function Reader:awaits()
+--- Whether the word may be the value of the flag before it. awaits: of ett.import.megatron.flags; default: awaits.
+function Reader:awaits(awaits)
   local last = self.words[#self.words]
-  return last and last ~= "\n" and last.text and flags.awaits(last.text)
+  return last and last ~= "\n" and last.text and (awaits or flags.awaits)(last.text)
 end
 
 function Reader:word(token, text, start)
