@@ -214,6 +214,7 @@ describe("frozen weights of 4 or 8 bits", function()
       assert.is_false(ok)
       assert.matches(message, tostring(raised))
     end
+    assert.equal(of(with(nil, { tp = 2 })).memory_bytes, of(with("none", { tp = 2 })).memory_bytes)
   end)
 end)
 

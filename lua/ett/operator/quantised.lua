@@ -18,6 +18,9 @@ local formats = {
 --- The formats, for a plan.
 quantised.formats = { "nf4", "nf4_double", "int8" }
 
+--- The format of a plan's frozen weights; nil: all have the dtype of the plan.
+function quantised.format_of(p) return p.frozen_weights ~= "none" and p.frozen_weights or nil end
+
 local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
 --- Bytes of the weights of a product, and of their scales.

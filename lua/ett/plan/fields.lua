@@ -157,11 +157,11 @@ local fields = {
       program = as_text,
       needs = { "a lora_rank", function(p) return p.lora_rank ~= nil end },
       help = "products that get adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
-    { "frozen_weights", "string", optional = true, one_of = quantised.formats, program = true,
+    { "frozen_weights", "string", optional = true, one_of = { "none", table.unpack(quantised.formats) }, program = true,
       also = "quantization_bit load_in_4bit load_in_8bit bnb_4bit qlora",
       needs = { "a lora_rank", function(p) return p.lora_rank ~= nil end },
       help = "format of the frozen weights of products (QLoRA, bitsandbytes): nf4, nf4_double (quantised scales), "
-        .. "int8; embedding, head and norms keep the dtype (default: all frozen weights have the dtype)" },
+        .. "int8; embedding, head and norms keep the dtype (none, the default: all frozen weights have the dtype)" },
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
     { "stack", "string", software = true, optional = true, program = true, also = "framework software",

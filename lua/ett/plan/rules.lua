@@ -7,6 +7,7 @@ local layer_kinds = require "ett.model.layer_kinds"
 local merged = require "ett.base.merged"
 local modules = require "ett.operator.modules"
 local operator = require "ett.operator"
+local quantised = require "ett.operator.quantised"
 local ranks = require "ett.plan.ranks"
 local remembered = require "ett.base.remembered"
 local schedules = require "ett.plan.schedules"
@@ -497,7 +498,7 @@ local function freezing(p, add, context)
   if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
   once(p, "lora_targets", add)
   if p.lora_rank and p.frozen_layers > 0 then add("lora_rank and frozen_layers exclude each other") end
-  if p.frozen_weights then quantised_weights(p, add) end
+  if quantised.format_of(p) then quantised_weights(p, add) end
   if not model then return end
   local layers = context.layers
   if p.frozen_layers > layers then

@@ -76,7 +76,7 @@ local function plan_text(p, stack)
   if p.lora_rank then
     words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank)
       .. (p.lora_targets and " on " .. table.concat(p.lora_targets, " and ") or "")
-    if p.frozen_weights then words[#words + 1] = "frozen weights in " .. p.frozen_weights end
+    if (p.frozen_weights or "none") ~= "none" then words[#words + 1] = "frozen weights in " .. p.frozen_weights end
   end
   if p.frozen_layers > 0 then words[#words + 1] = layer_count(p.frozen_layers) .. " frozen" end
   words[#words + 1] = "stack " .. stack

@@ -87,7 +87,7 @@ for i, format in ipairs(quantised.formats) do number_of_format[format] = i end
 ---@return string|nil
 function frozen.format(item, p)
   local op = item.operator
-  return item.frozen == "weights" and op.family == "gemm" and not op.unquantised and p.frozen_weights or nil
+  return item.frozen == "weights" and op.family == "gemm" and not op.unquantised and quantised.format_of(p) or nil
 end
 
 --- The conversions around a product of frozen weights with fewer bits.

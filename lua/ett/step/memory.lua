@@ -1,4 +1,6 @@
 --- Memory of a device, line by line, with the source of each.
+local quantised = require "ett.operator.quantised"
+
 local memory = {}
 
 -- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (README.md).
@@ -7,7 +9,7 @@ local error_share = 0.05
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
 local function of_weights(stack, stage, p)
-  if p.frozen_weights then return "model and plan; frozen weights in " .. p.frozen_weights end
+  if quantised.format_of(p) then return "model and plan; frozen weights in " .. p.frozen_weights end
   return "model and plan" .. (stage.quantised_bytes ~= 0 and ", quantised as the stack " .. stack.name or "")
 end
 

@@ -130,7 +130,7 @@ local decoders = { torchtitan = function(text) return require "ett.import.traine
   neox = neox.fields, accelerate = accelerate.fields, nanotron = nanotron.fields, transformers = transformers.fields,
   maxtext = function(text, path) return overrides.fields(text, path:find "%.ya?ml$" ~= nil) end }
 
--- Names of plan fields in the files, for messages.
+-- Names of plan fields in the files, for messages. Of several names, the first that is stated and not false counts.
 local own_names = {
   torchtitan = { seq = "training.seq_len", global_batch = "training.global_batch_size",
     tp = "parallelism.tensor_parallel_degree", pp = "parallelism.pipeline_parallel_degree",
@@ -145,10 +145,12 @@ local own_names = {
 -- The plan fields that a document states and `given` does not replace, with the document's names of them.
 local function stated_in(document, names, given)
   local stated = {}
-  for field, path in pairs(names) do
-    local section, name = path:match "^(.*)%.([^.]*)$"
-    local from = section == "" and document[""] == nil and document or document[section]
-    if given[field] == nil and type(from) == "table" and from[name] ~= nil then stated[field] = name end
+  for field, paths in pairs(names) do
+    for section, name in paths:gmatch "(%S*)%.([^.%s]*)" do
+      local from = section == "" and document[""] == nil and document or document[section]
+      local is_stated = type(from) == "table" and from[name] ~= nil and from[name] ~= false
+      if given[field] == nil and is_stated then stated[field] = stated[field] or name end
+    end
   end
   return stated
 end
@@ -161,7 +163,8 @@ end
 own_names.accelerate = { zero = "deepspeed_config.zero_stage", dp = ".num_processes",
   tp = "parallelism_config.parallelism_config_tp_size", cp = "parallelism_config.parallelism_config_cp_size" }
 own_names.transformers = { micro_batches = ".gradient_accumulation_steps", tp = ".tensor_parallel_size",
-  cp = ".context_parallel_size", ep = ".expert_parallel_size", lora_rank = ".lora_rank" }
+  cp = ".context_parallel_size", ep = ".expert_parallel_size", lora_rank = ".lora_rank",
+  frozen_weights = ".load_in_4bit .load_in_8bit .quantization_bit .adapter" }
 own_names.nanotron = { seq = "tokens.sequence_length", micro_batch = "tokens.micro_batch_size",
   micro_batches = "tokens.batch_accumulation_per_replica", dp = "parallelism.dp", tp = "parallelism.tp",
   pp = "parallelism.pp", cp = "parallelism.context_parallel_size", zero = "optimizer.zero_stage" }
