@@ -479,6 +479,7 @@ describe("a sweep in which no plan fits", function()
     local s = swept({ seq = 4096, micro_batches = 4 }, { tp = { 2, 4 }, pp = { 1, 2 } })
     local first = tostring(s):match("^[^\n]*")
     assert.matches("^no plan fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
+    assert.matches("GB; with pp=", (tostring(swept({ seq = 4096, micro_batches = 4 }, {})))) -- no field is swept
     local plan = { seq = 4096, micro_batches = 4, tp = 4, pp = 2 }
     for name, value in first:match("; with (.-) it would fit"):gmatch "([^%s=]+)=(%S+)" do
       plan[name] = require("ett.base.options").value(value)

@@ -350,8 +350,9 @@ local function fit_advice(run, base)
   for i, axis in ipairs(run.axes) do
     own[i] = ("%s=%s"):format(axis.name, tables.value(axis.values[(number - 1) // axis.every % axis.count + 1]))
   end
-  return ("no plan fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
-    bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
+  local with = own[1] and ", with " .. table.concat(own, " ") or ""
+  return ("no plan fits the %.2f GB of a device: the least is %.2f GB%s; %s"):format(run.memory_limit / 1e9,
+    bytes / 1e9, with, fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
 -- Whether rows have steps of different numbers of tokens.
