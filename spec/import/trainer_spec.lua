@@ -47,7 +47,9 @@ describe("a plan as torchtitan's TOML", function()
         gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "policy", "full" },
         overlap_gradients = zero == 0 or pp == 1, overlap_parameters = zero == 3 or nil,
         stack = pick { "torchtitan", "torchtitan:operator_policy=false" } }
-      if plan.recompute ~= "policy" then plan.stack = pick { "torchtitan", "torchtitan_eager" } end
+      if plan.recompute ~= "policy" then
+        plan.stack = pick { "torchtitan", "torchtitan_eager", "torchtitan:update=foreach" }
+      end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
       if zero == 0 then plan.gradient_dtype = "fp32" end
@@ -170,6 +172,13 @@ selective_ac_option = "3"
     assert.equal("torchtitan_eager", stack "enable = false\n")
     assert.equal("torchtitan_eager:cross_entropy=compiled", stack 'enable = true\ncomponents = ["loss"]\n')
     assert.equal("torchtitan:cross_entropy=torch", stack 'enable = true\ncomponents = ["model"]\n')
+    for name, expected in pairs { fused = { "" }, foreach = { ":update=foreach" },
+      ["for-loop"] = { "", "optimizer.implementation = for-loop is modelled as fused, and takes more time" } } do
+      local plan, notes = read("run.toml", "[parallelism]\ndata_parallel_shard_degree = 8\n[optimizer]\n"
+        .. "implementation = '" .. name .. "'\n")
+      assert.same({ "torchtitan_eager" .. expected[1] .. ":operator_policy=false", expected[2] },
+        { plan.stack, notes[1] })
+    end
     local compiled, eager = require("ett.operator.stack").get "torchtitan",
       require("ett.operator.stack").get "torchtitan_eager"
     for _, name in ipairs { "attention", "operator_policy", "keeps_head_input", "zero_stages" } do
@@ -1061,7 +1070,7 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ 2048, 2, 8, "bf16", "full", 8, true, true, "transformers" }, { plan.seq, plan.micro_batch,
       plan.micro_batches, plan.dtype, plan.recompute, plan.lora_rank, plan.lora_targets == nil,
       plan.overlap_gradients, plan.stack })
-    assert.same({ { padded }, nil }, { notes, missing })
+    assert.same({ { padded }, "not in the file: optim (adamw_torch_fused)" }, { notes, missing })
     plan = read("lf.yaml", text .. "finetuning_type: freeze\ndisable_gradient_checkpointing: true\n"
       .. "neat_packing: true\n", nil, { dp = 8 })
     assert.same({ 30, "none" }, { plan.frozen_layers, plan.recompute })
@@ -1076,7 +1085,7 @@ describe("a plan of Transformers' arguments", function()
     assert.same({ "oft is modelled as LoRA of rank 8",
       "adapters of q_proj: ett counts k_proj and v_proj too" }, notes) -- stage pt packs sequences
     for lines, format in pairs { ["4"] = "nf4_double", ["4\ndouble_quantization: false"] = "nf4", ["8"] = "int8",
-      ["4\nquantization_method: hqq"] = false } do
+      ["4\nquantization_method: hqq"] = false, ["16\nload_in_4bit: true\nquantization_method: hqq"] = false } do
       plan, notes = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: lora\nquantization_bit: " .. lines
         .. "\n")
       assert.equal(format, plan.frozen_weights or false)
@@ -1105,7 +1114,7 @@ describe("a plan of Transformers' arguments", function()
   end)
 
   it("is that of TRL, with Liger's kernels, and its defaults noted", function()
-    local plan, notes, missing = read("trl.yaml", "model_name_or_path: x\nattn_implementation: flash_attention_2\n"
+    local plan, notes, missing, _ = read("trl.yaml", "model_name_or_path: x\nattn_implementation: flash_attention_2\n"
       .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
       .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
@@ -1119,6 +1128,9 @@ describe("a plan of Transformers' arguments", function()
     assert.equal("not in the file: the length of sequences (1024), gradient_accumulation_steps (1), the number of "
       .. "devices (dp = 1: give dp=N), bf16 (true, as in TRL), sharding, which Accelerate's file states (none: give "
       .. "zero=N)", missing)
+    plan, _, missing = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: bfloat16\n", nil, { lora_rank = 8 })
+    assert.matches("optim (adamw_torch_fused)", missing, 1, true)
+    assert.same({ "transformers", 12 }, { plan.stack, plan.optimizer_bytes }) -- adapters: no autocast, a fp32 copy
     plan, notes, missing = read("grpo.yaml", "per_device_train_batch_size: 4\nmax_prompt_length: 512\npacking: true\n"
       .. "max_completion_length: 1536\nnum_generations: 8\nfp16: true\noptim: adafactor\n", nil, { dp = 8 })
     assert.same({ 2048, "full", "fp16", 4, "transformers:autocast" }, { plan.seq, plan.recompute, plan.dtype,
@@ -1284,6 +1296,11 @@ describe("ett predict --plan", function()
   it("does so in all commands, for fields that no word replaces", function()
     command.write(folder, "all.conf", '{ "train_micro_batch_size_per_gpu": 3, "train_batch_size": 64,\n'
       .. '"zero_optimization": { "stage": 9 } }')
+    command.write(folder, "q.yaml", "per_device_train_batch_size: 1\ncutoff_len: 512\nload_in_8bit: false\n"
+      .. "quantization_bit: 8\n")
+    local split = "predict --model llama3-8b --plan q.yaml tp=2"
+    assert.matches("; in the file frozen_weights is quantization_bit\n", command.ett(folder, split), 1, true)
+    assert.matches("LoRA rank 8, stack", command.ett(folder, split .. " frozen_weights=none"), 1, true)
     local batch, stage = "; in the file global_batch is train_batch_size", "; in the file zero is stage\n"
     for words, said in pairs { ["compare dp=8 zero=1"] = { "ett: all.conf: plan: ", batch },
       ["compare dp=8 tp=1 tp=2"] = { "ett: side A: all.conf: plan: field 'zero' must be", stage },

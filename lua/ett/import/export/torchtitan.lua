@@ -169,6 +169,7 @@ function torchtitan.write(model, p, leave_out)
   section(lines, "parallelism", parallelism(p, h))
   section(lines, "activation_checkpoint", checkpointing(p, leave_out))
   section(lines, "compile", compilation(stack))
+  if stack.update == "foreach" then section(lines, "optimizer", { { "implementation", "foreach" } }) end
   converters(lines, p, h.experts ~= nil, leave_out)
   leave_out_layout(p, leave_out)
   return lines

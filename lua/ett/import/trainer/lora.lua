@@ -75,6 +75,7 @@ local function format_of(config, program, method, note)
   end
   local library = config("", "quantization_method", "bnb")
   if bits < 16 and not (in_4 or in_8) or library ~= "bnb" and library ~= "bitsandbytes" then
+    bits = in_4 and 4 or in_8 and 8 or bits
     if bits < 16 then note("frozen weights in %d bits of %s are modelled in 16 bits", bits, library) end
     return nil
   end

@@ -117,33 +117,36 @@ end
 --- Whether weights are held in bf16 without a fp32 copy. FSDP and DeepSpeed hold one (accelerate/accelerator.py).
 --- Axolotl loads weights in bf16 (utils/config/__init__.py, resolve_dtype), TRL in `dtype`. LLaMA-Factory converts
 --- weights to fp32 unless `pure_bf16` is true (model/adapter.py).
-local function lacks_master(p, config, program, is_sharded)
+local function lacks_master(p, config, program, holds_copy)
   local own = { axolotl = true, factory = is_on(config, "pure_bf16") }
   for _, name in ipairs { "torch_dtype", "dtype" } do
     local value, is_auto = config("", name, "")
     own.trl = own.trl or is_auto or value == "bfloat16" -- "auto": as in the checkpoint
   end
-  return own[program] and p.dtype == "bf16" and not (is_sharded or p.lora_rank)
+  return own[program] and p.dtype == "bf16" and not holds_copy
 end
 
 -- Numbers of an optimizer's state per parameter, as Transformers calls it (trainer.py). Others have Adam's two.
 local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, muon = 1, rmsprop = 1, sgd = 0 }
 
---- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state.
-local function set_states(p, config, program, is_sharded, note)
-  local name = config("", "optim", config("", "optimizer", "adamw_torch_fused")):lower()
+--- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state. holds_copy: whether weights have
+--- a fp32 copy or adapters.
+local function set_states(p, config, program, holds_copy, note, assume)
+  local stated = config("", "optim", config("", "optimizer", "")):lower()
+  local name = stated ~= "" and stated or "adamw_torch_fused"
   local numbers, known, own_file = 2, name:find "adam" ~= nil, config("", "deepspeed", {}, "string")
   if type(own_file) == "table" and own_file.optimizer then return end -- DeepSpeed's file states it
+  if name ~= stated then assume("optim (%s)", name) end
   for _, own in ipairs(schema.keys(state_numbers)) do
     if name:find(own, 1, true) then numbers, known = state_numbers[own], true end
   end
-  local pure = lacks_master(p, config, program, is_sharded)
+  local pure = lacks_master(p, config, program, holds_copy)
   local bytes = (pure and 2) or 4
   if name:find "8bit" then bytes = 1 elseif name:find "4bit" then bytes = 0.5 end
   if pure then p.gradient_dtype = p.dtype end
   p.optimizer_bytes = ((pure or p.dtype == "fp32") and 0 or 4) + numbers * bytes
   local is_short = p.dtype == "bf16" or p.dtype == "fp16"
-  if is_short and not (pure or is_sharded or p.lora_rank) then p.stack = p.stack .. ":autocast" end -- Accelerate's
+  if is_short and not (pure or holds_copy) then p.stack = p.stack .. ":autocast" end -- Accelerate's
   if name == "adamw_torch" then p.stack = p.stack .. ":update=foreach" end -- trainer.py, get_optimizer_cls_and_kwargs
   if not known then note("optimizer %s is modelled as AdamW", name) end
   if name:find "muon" then note "optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
@@ -287,7 +290,7 @@ function transformers.plan(config, given, model, note, assume)
   end
   p.stack = stack_of(p.stack, config, note)
   lora(p, config, given, program, model, note)
-  set_states(p, config, program, is_sharded, note)
+  set_states(p, config, program, is_sharded or p.lora_rank or given.lora_rank, note, assume)
   local packs = config("", "stage", "sft") == "pt" or next((config("", "pretraining_dataset", {}))) ~= nil
   if not (is_on(config, "sample_packing", "packing", "neat_packing") or packs) then
     note "the file does not pack sequences: every sequence counts as full, and shorter ones take less time"

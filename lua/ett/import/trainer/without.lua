@@ -30,7 +30,7 @@ without.all = set [[
   quantize.linear.mx quantize.moe.float8 quantize.moe.mx training.dataloader validation.dataloader
 
   backend beta1 beta2 dataset dataset_path deterministic emulate eps filter_fqns force_recompute_fp8_weight_in_bwd
-  gc_debug gc_freq hf_assets_path implementation lr mxfp8_dim1_cast_kernel_choice
+  gc_debug gc_freq hf_assets_path lr mxfp8_dim1_cast_kernel_choice
   precompute_float8_dynamic_scale_for_fsdp print_after_conversion recipe_name seed steps tokenizer_path
   visualize_memory_budget_pareto weight_decay]]
 
