@@ -93,7 +93,7 @@ local function is_complete(list, found)
     local first = each.words[1] and each.words[1].text
     if each.reached["@"] or first == "eval" or has_word(each, found, "^%-%-yaml[_-]cfg") then return false end
     if has_open_word(each.words) then return false end
-    for name in pairs(each.bare) do if not found.uses_of[name] then return false end end
+    for name in pairs(reached(each.bare, found.bare_of)) do if not found.uses_of[name] then return false end end
     for name in pairs(each.reached) do if has_open_word(found.words_of[name]) then return false end end
   end
   return true

@@ -327,6 +327,16 @@ function Reader:add(text, owner)
   if owner then table.insert(table_at(self.owned, owner), word) end
 end
 
+--- Notes a variable that is a word of its own in the value of another one. "?": it has no value there, so it comes from
+--- outside the file.
+function Reader:note_bare(name, holder, before)
+  if not name or flags.takes_value(before) then return end
+  table_at(self.bare_of, holder)[self.uses_of[name] and name or "?"] = true
+end
+
+--- The name of the variable at the start of a word; nil: none.
+local function leading_name(word) return word:match "^%${?([%a_][%w_]*)%f[^%w_]" end
+
 --- Sets a variable. Flags in its value count at the assignment, not at each use. They replace those of an earlier
 --- value, unless the new value contains the earlier one.
 function Reader:assign(name, value, raw)
@@ -334,8 +344,14 @@ function Reader:assign(name, value, raw)
   self:note_conditions()
   if not kept then
     for _, word in ipairs(self.owned[name] or {}) do word.text = nil end
-    self.owned[name], self.uses_of[name] = nil, nil
+    self.bare_of[name] = nil
   end
+  local before = ""
+  for part in raw:gsub("^[%a_][%w_]*%+?=", ""):gmatch "%S+" do
+    self:note_bare(leading_name(part), name, before)
+    before = part
+  end
+  if not kept then self.owned[name], self.uses_of[name] = nil, nil end
   command.add_uses(table_at(self.uses_of, name), raw)
   self.variables[name] = value:match "%-%-%a" and "" or value
   if not value:match "%-%-%a" then return end
@@ -474,8 +490,9 @@ function Reader:place(token, text, start)
   if name then return end -- also the environment of the command behind it
   local own = not self.array and self.command
   command.add_uses(own and own.uses or table_at(self.uses_of, self.array or ""), token.text)
-  local whole = own and token.text:match "^%${?([%a_][%w_]*)%f[^%w_]"
-  if not whole then return end
+  local whole, last = leading_name(token.text), self.words[#self.words]
+  if self.array then self:note_bare(whole, self.array, last and last ~= "\n" and last.text or "") end
+  if not (own and whole) then return end
   if not self:awaits() then own.whole[whole] = true end
   if not self:awaits(flags.takes_value) then own.bare[whole] = true end
 end
@@ -515,7 +532,7 @@ local declares = { export = true, declare = true, typeset = true, readonly = tru
 ---@param given string[]? the script's own words; changed
 local function read_words(tokens, variables, given)
   local reader = setmetatable({ words = {}, owned = {}, unknown = {}, chains = {}, variables = variables,
-    commands = {}, words_of = {}, uses_of = {}, given = given, loops = 0, depth = 0 }, Reader)
+    commands = {}, words_of = {}, uses_of = {}, bare_of = {}, given = given, loops = 0, depth = 0 }, Reader)
   local start, skips_line, declaring = true, false, false
   if given then set_words(variables, given) end
   for _, token in ipairs(tokens) do
