@@ -542,16 +542,17 @@ end)
 
 describe("the update", function()
   it("takes the time of the bytes of its states: fewer without master weights, or with 16-bit moments", function()
-    local function seconds(optimizer_bytes, dtype)
+    local function seconds(optimizer_bytes, dtype, gradient_dtype)
       local e = require("ett.step.estimate").new { cluster = "dgx_h100", model = require("ett.model").new("llama", {
         layers = 8, hidden = 4096, heads = 32, vocab = 32000 }), plan = { seq = 1024, micro_batches = 1, dtype = dtype,
-        optimizer_bytes = optimizer_bytes } }
+        optimizer_bytes = optimizer_bytes, gradient_dtype = gradient_dtype } }
       return e.stages[1].optimizer_seconds
     end
     assert.equal(seconds(nil), seconds(12))
-    -- Weight, gradient, its norm and clipping take 18 bytes; states are read and written. Without a master weight a
-    -- 16-bit weight is read, too, and the gradient has 16 bits.
-    assert.near((12 + 2 * 4) / (18 + 2 * 12), seconds(4) / seconds(12), 1e-9)
+    -- Weight, gradient, its norm and clipping take 18 bytes; states are read and written. With 16-bit gradients and
+    -- moments a 16-bit weight is read, too.
+    assert.near((12 + 2 * 4) / (18 + 2 * 12), seconds(4, nil, "bf16") / seconds(12), 1e-9)
+    assert.near((18 + 2 * 4) / (18 + 2 * 12), seconds(4) / seconds(12), 1e-9)
     assert.near((18 + 2 * 16) / (18 + 2 * 12), seconds(16) / seconds(12), 1e-9)
     assert.equal(seconds(8, "fp32"), seconds(nil, "fp32")) -- fp32 weights have no master copy
     assert.is_true(seconds(12, "fp32") > seconds(8, "fp32"))
