@@ -75,8 +75,8 @@ local function is_open(list, found)
   return false
 end
 
---- Whether a list of words has a variable without a value, or the output of a command, that may hold flags: it is not
---- the value of a flag, and no program.
+--- Whether a list of words has a word that may hold flags: a variable without a value, or the output of a command.
+--- Values of flags and names of programs do not count.
 local function has_open_word(words)
   for i, word in ipairs(words or {}) do
     local text, before = word.text or "", words[i - 1] and words[i - 1].text or ""
