@@ -159,7 +159,7 @@ describe("words of trace, calibrate and sample", function()
       missing = "cannot read 'missing': no such file or directory", tr = "cannot read 'tr': is a directory",
       ["bad.yaml"] = "bad.yaml: line 2: column 3: did not find expected ',' or ']' while parsing a flow sequence that "
         .. "began on line 1",
-      ["words.yaml"] = "words.yaml: line 1: field 'batch_size' must be a positive number, got 'many'",
+      ["words.yaml"] = "words.yaml: line 1: field 'batch_size' must be a positive integer, got 'many'",
       ["list.yaml"] = "list.yaml: a workload card must be a table of fields",
       ["other.yaml"] = "other.yaml: has no field of a workload card, such as batch_size, seq_len or num_params",
       ["tr/rank0.json"] = "tr/rank0.json: has no field of a workload card, such as batch_size, seq_len or num_params",

@@ -332,9 +332,9 @@ describe("the GPU metrics on a hand-made trace", function()
         require("ett.base.folder").write(folder .. "/workload_card.yaml", text)
         return select(2, maker.metric(folder, "throughput_tokens"))
       end
-      assert.matches("workload_card%.yaml: line 3: field 'batch_size' must be a positive number, got 'twelve'",
+      assert.matches("workload_card%.yaml: line 3: field 'batch_size' must be a positive integer, got 'twelve'",
         card "seq_len: 4\ndata:\n  batch_size: twelve\n")
-      assert.matches("line 2: field 'seq_length' must be a positive number, got %-4",
+      assert.matches("line 2: field 'seq_length' must be a positive integer, got %-4",
         card "batch: 4\nseq_length: -4\n")
       assert.matches("workload_card%.yaml: line 4: .*flow sequence that began on line 2", card "a: 1\nb: [\nc: 2\n")
       assert.is_table(maker.metric(folder, "iter_time"))

@@ -119,6 +119,12 @@ describe("ett.trace.card", function()
     local found = card.values({ batch_size = "many", seq_len = 128 }, "card.yaml")
     assert.equal(128, found.seq_len)
     local why = raised(function() return found.batch_size end)
-    assert.matches("card.yaml: field 'batch_size' must be a positive number, got 'many'", why)
+    assert.matches("card.yaml: field 'batch_size' must be a positive integer, got 'many'", why)
+    for _, text in ipairs { "1.5", 1.5, 1e300 } do
+      found = card.values({ world_size = text, tp = text, peak_flops = text, phase = "Inference", precision = 16 }, "c")
+      assert.matches("c: field 'world_size' must be a positive integer, got ", raised(function() return found.devices end))
+      assert.matches("c: field 'tp' must be a non%-negative integer, got ", raised(function() return found.tp end))
+      assert.same({ tonumber(text), "inference" }, { found.peak_flops, found.phase })
+    end
   end)
 end)

@@ -43,7 +43,7 @@ local function peak_of(view, options)
   if cluster.parts then
     view:missing("needs a cluster of one kind of nodes, or --peak-flops: '%s' has parts", cluster.name)
   end
-  local dtype = type(card.precision) == "string" and card.precision:lower() or "bf16"
+  local dtype = card.precision or "bf16"
   local peak = cluster.device.peak_flops[dtype]
   if not peak then
     view:missing("cluster '%s': its device has no peak for %s, only for %s", cluster.name, dtype,

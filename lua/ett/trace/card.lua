@@ -19,13 +19,12 @@ local names = {
   ep = { "ep", "ep_size", "expert_parallel", "expert_parallel_size" },
   num_params = { "num_params", "model_params", "parameters", "params" },
   devices = { "total_count", "world_size", "num_devices", "n_chips" },
-  device_model = { "xpu_model" },
   peak_flops = { "peak_flops" },
   phase = { "phase" },
   precision = { "precision" },
 }
 
---- Numeric fields and their minima; a degree of 0 means unused.
+--- Numeric fields and their minima; a degree of 0 means unused. All but peak_flops are integers.
 local least = { batch_size = 1, seq_len = 1, iterations = 1, num_params = 1, devices = 1, peak_flops = 1, dp = 0,
   dp_replicate = 0, dp_shard = 0, tp = 0, pp = 0, cp = 0, ep = 0 }
 
@@ -62,21 +61,21 @@ function card.values(tree, file, lines)
     local value = found and found.value
     if type(value) == "string" then value = tonumber(value:match("^%s*([%d%.eE+]+)%s*$")) or value end
     local bound = least[field]
-    if value and bound and not (type(value) == "number" and value >= bound and value < math.huge) then
+    local whole = bound and field ~= "peak_flops"
+    if value and bound and not (type(value) == "number" and value >= bound and value < math.huge
+        and (not whole or value % 1 == 0 and value < 2 ^ 53)) then
       local line = lines and lines[found.tree] and lines[found.tree][found.key]
-      faults[field] = ("%s: %sfield '%s' must be a %s number, got %s"):format(file or "workload card",
+      faults[field] = ("%s: %sfield '%s' must be a %s %s, got %s"):format(file or "workload card",
         line and ("line %d: "):format(line) or "", found.key, bound == 0 and "non-negative" or "positive",
-        type(value) == "string" and ("'%s'"):format(value) or tostring(value))
+        whole and "integer" or "number", type(value) == "string" and ("'%s'"):format(value) or tostring(value))
       value = nil
     end
+    if not bound then value = type(value) == "string" and value:lower() or nil end
     out[field] = value
   end
   if not out.dp and not faults.dp and (out.dp_replicate or out.dp_shard) then
     out.dp = (out.dp_replicate or 1) * (out.dp_shard or 1)
   end
-  local xpu = type(tree.workload) == "table" and type(tree.workload.hardware) == "table"
-    and tree.workload.hardware.xpu_spec
-  if type(xpu) == "table" and type(xpu.model) == "string" then out.device_model = xpu.model end
   return setmetatable(out, { __index = function(_, field)
     if faults[field] then error_module.raise("missing", "%s", faults[field]) end
   end })

@@ -54,7 +54,7 @@ totals.no_flops = "needs the argument model_flops on device rows; no row has it"
 --- FLOPs per token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1). Without a phase in
 --- the card, a trace with host operators and no backward pass counts as inference.
 function totals.flops_per_parameter(view)
-  local phase = view:card().phase or view.options.phase
+  local phase = view:card().phase
   if phase then return (phase == "inference" or phase == "serving") and 2.0 or 6.0 end
   return view:training() == false and 2.0 or 6.0
 end
