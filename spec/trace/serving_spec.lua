@@ -56,6 +56,17 @@ describe("ett.trace.pipeline", function()
       found = assert(maker.metric(folder, "pipeline_bubble"))
       assert.near((1 + 0.4) / 2, found.bubble_ratio, 1e-12)
       assert.near(0.25, found.mean_bubble_vs_window_excl_first, 1e-12)
+      for text, sentence in pairs {
+        ['{"1": {"total": 9, "fwd_start": [0], "fwd_end": ["a"]}}'] =
+          "iteration 1: fwd_end: value 1 must be a number of a list, got 'a'",
+        ['{"1": {"total": 9, "fwd_start": {"a": 0}}}'] =
+          "iteration 1: fwd_start: value a must be a number of a list, got 0",
+        ['{"1": {"total": 9'] = "expected comma or object end but found the end of the text",
+      } do
+        require("ett.base.folder").write(folder .. "/pp_rank_1.json", text)
+        local _, reason = require("ett.trace.view").open(folder)
+        assert.matches("/pp_rank_1.json:[%d: ]*" .. sentence .. "$", tostring(reason))
+      end
     end)
     maker.remove(folder)
     if not ok then error(why, 0) end

@@ -4,17 +4,18 @@
 -- wgrad_start / wgrad_end where weight gradients are separate units. Times are milliseconds from
 -- the start of the iteration on that rank.
 local comm = require "ett.trace.comm"
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 local stats = require "ett.trace.stats"
 
 local pipeline = {}
 
+local units = { "fwd", "bwd", "wgrad" }
+
 local function read_json(path)
-  local file = io.open(path, "rb")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  local ok, value = pcall(require("ett.json").decode, text)
-  return ok and type(value) == "table" and value or nil
+  local text, why = require("ett.io").read(path)
+  if not text then return nil, why end
+  return require("ett.json").decode(text, { name = path })
 end
 
 local function sorted_numbers(t)
@@ -29,7 +30,7 @@ end
 
 local function unit_times(record)
   local busy, first, last, counts = 0.0, math.huge, -math.huge, {}
-  for _, unit in ipairs{ "fwd", "bwd", "wgrad" } do
+  for _, unit in ipairs(units) do
     local from, to = record[unit .. "_start"], record[unit .. "_end"]
     if type(from) == "table" and type(to) == "table" then
       counts[unit] = math.min(#from, #to)
@@ -56,8 +57,23 @@ function pipeline.iteration(record)
   }
 end
 
---- Reads a folder of timings; nil if the folder has none.
+--- An error if a list of times of an iteration holds something else than numbers.
+local function fault_of(record, number, path)
+  for _, unit in ipairs(units) do
+    for _, field in ipairs { unit .. "_start", unit .. "_end" } do
+      for place, time in pairs(type(record[field]) == "table" and record[field] or {}) do
+        if type(time) ~= "number" or math.type(place) ~= "integer" then
+          return error_module.new("format", "%s: iteration %d: %s: value %s must be a number of a list, got %s", path,
+            number, field, tostring(place), schema.describe(time))
+        end
+      end
+    end
+  end
+end
+
+--- Reads a folder of timings; nil if the folder has none, with the error if one of its files is damaged.
 ---@return table? { ranks = { {rank=, iterations = {number…}, timings and records = by number} }, config = table }
+---@return ett.Error?
 function pipeline.read(path)
   local lfs = require "lfs"
   if lfs.attributes(path, "mode") ~= "directory" then return nil end
@@ -65,24 +81,27 @@ function pipeline.read(path)
   for entry in lfs.dir(path) do
     local rank = entry:match("^pp_rank_(%d+)%.json$")
     if rank then
-      local data = read_json(path .. "/" .. entry)
-      if data then
-        local each = { rank = math.tointeger(tonumber(rank)), iterations = sorted_numbers(data), timings = {},
-          records = {} }
-        for _, number in ipairs(each.iterations) do
-          local record = data[tostring(number)]
-          if type(record) ~= "table" or type(record.total) ~= "number" or type(record.fwd_start) ~= "table" then
-            return nil
-          end
-          each.timings[number], each.records[number] = pipeline.iteration(record), record
+      local file = path .. "/" .. entry
+      local data, why = read_json(file)
+      if type(data) ~= "table" then return nil, why end
+      local each = { rank = math.tointeger(tonumber(rank)), iterations = sorted_numbers(data), timings = {},
+        records = {} }
+      for _, number in ipairs(each.iterations) do
+        local record = data[tostring(number)]
+        if type(record) ~= "table" or type(record.total) ~= "number" or type(record.fwd_start) ~= "table" then
+          return nil
         end
-        ranks[#ranks + 1] = each
+        local fault = fault_of(record, number, file)
+        if fault then return nil, fault end
+        each.timings[number], each.records[number] = pipeline.iteration(record), record
       end
+      ranks[#ranks + 1] = each
     end
   end
   if #ranks == 0 then return nil end
   table.sort(ranks, function(a, b) return a.rank < b.rank end)
-  return { ranks = ranks, config = read_json(path .. "/config.json") or {} }
+  local config = read_json(path .. "/config.json")
+  return { ranks = ranks, config = type(config) == "table" and config or {} }
 end
 
 -- The bubble by source ----------------------------------------------------------------

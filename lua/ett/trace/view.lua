@@ -47,8 +47,8 @@ function trace_view.open(path, options)
     threads = options.threads, progress = options.progress, memory_bytes = require("ett.host").memory_limit })
   local view = setmetatable({ path = path, options = options, trace = opened, cache = {} }, View)
   if not opened then
-    local pipeline = require("ett.trace.pipeline").read(path)
-    if not pipeline then return nil, why end
+    local pipeline, fault = require("ett.trace.pipeline").read(path)
+    if not pipeline then return nil, fault or why end
     view.cache.pipeline = pipeline
   elseif options.window then
     local length = view:ms(opened.stop - opened.start)

@@ -1,5 +1,6 @@
 --- A plan from nanotron's YAML (config/config.py, config/parallelism_config.py). The file also describes the model,
 --- which is not read.
+local compare_sizes = require "ett.import.trainer.compare_sizes"
 local error_module = require "ett.base.error"
 local meaning = require "ett.import.trainer.meaning"
 local plan_rules = require "ett.plan.rules"
@@ -83,13 +84,9 @@ function nanotron.plan(config, given, model, note)
   p.clip_gradients = clip > 0
   p.overlap_gradients = p.dp > 1
   p.bucket_bytes = config("model", "ddp_bucket_cap_mb", 25) * (1 << 20)
-  local sizes, words = config("model", "model_config", {}), {}
-  for theirs, ours in pairs { num_hidden_layers = "layers", hidden_size = "hidden", num_attention_heads = "heads" } do
-    local size, own = sizes[theirs], model.hyper[ours]
-    if size and own and size ~= own then words[#words + 1] = ("%s = %s, not %s"):format(theirs, size, own) end
-  end
-  table.sort(words)
-  if words[1] then note("the file's model differs from the given one: %s", table.concat(words, ", ")) end
+  local sizes = config("model", "model_config", {})
+  compare_sizes({ num_hidden_layers = "layers", hidden_size = "hidden", num_attention_heads = "heads" },
+    function(name) return sizes[name] end, model, note)
   return p
 end
 

@@ -1,5 +1,6 @@
 --- A plan from GPT-NeoX' configuration (configs/neox_arguments.md, megatron/neox_arguments/arguments.py): fields of
 --- DeepSpeed's configuration, and its own. The file also describes the model, which is not read.
+local compare_sizes = require "ett.import.trainer.compare_sizes"
 local deepspeed = require "ett.import.trainer.deepspeed"
 local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
@@ -68,17 +69,6 @@ local function lacks_flash(config)
   return found or types[1] == nil
 end
 
--- The sizes of the file's model that differ from the given model's.
-local function compare_sizes(config, model, note)
-  local words = {}
-  for theirs, ours in pairs { num_layers = "layers", hidden_size = "hidden", num_attention_heads = "heads" } do
-    local size, own = config("", theirs), model.hyper[ours]
-    if size and own and size ~= own then words[#words + 1] = ("%s = %s, not %s"):format(theirs, size, own) end
-  end
-  table.sort(words)
-  if words[1] then note("the file's model differs from the given one: %s", table.concat(words, ", ")) end
-end
-
 ---@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
 ---@param given table plan fields that override the file
 ---@param model table
@@ -117,7 +107,8 @@ function neox.plan(config, given, model, note, assume)
   if lacks_flash(config) and not given.stack then
     note "attention_config is not flash in all layers; the stack gpt_neox computes FlashAttention 2 in all layers"
   end
-  compare_sizes(config, model, note)
+  compare_sizes({ num_layers = "layers", hidden_size = "hidden", num_attention_heads = "heads" },
+    function(name) return (config("", name)) end, model, note)
   return p
 end
 
