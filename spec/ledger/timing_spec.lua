@@ -168,6 +168,9 @@ describe("the corrected simple model", function()
     local one = shared { bandwidth_per_gpu = 5e10, bandwidth_per_node = 5e10, latency = 5e-6, source = "test" }
     near({ network = 2 * 5e10 / 8, node_network = 8e11, latency_seconds = 5e-6, node_latency_seconds = 2e-6 }, one)
     assert.equal(1e11, shared({ bandwidth_per_gpu = 5e10, bandwidth_per_node = 8e11, source = "test" }).network)
+    local _, why = pcall(links.chip, { name = "lone", summary = "test", source = "test", device = "h100_sxm",
+      gpus_per_node = 1, links = {} })
+    assert.equal("cluster 'lone': the ledger needs 'links' with 'intra' or 'inter'; it has none", tostring(why))
   end)
 
   it("counts precision for memory as for the network", function()

@@ -1,5 +1,6 @@
 --- Rates of a cluster file's device and links, for the ledger's time models.
 local cluster_module = require "ett.profile.cluster"
+local error_module = require "ett.base.error"
 
 local links = {}
 
@@ -7,14 +8,18 @@ local links = {}
 --- node_chips, node_network, network = bytes/s per chip (sum of both directions), node_latency_seconds,
 --- latency_seconds = of a hop, intra, inter = { name, bytes_per_second (one direction), latency_seconds },
 --- dollars_per_hour, price_source }. The chips of a node share its network.
---- A cluster without a link between nodes has network 0.
+--- If the cluster has links at one level only, both levels have their rates.
 function links.chip(source)
   local cluster = cluster_module.get(source)
   require("ett.profile.network.parts").refuse(cluster, "the ledger")
   local device, intra, inter = cluster.device, cluster.links.intra, cluster.links.inter
   local half = device.peak_flops.bf16 or device.peak_flops.fp16
   if not half then
-    require("ett.base.error").raise("model", "cluster '%s': device: peak_flops has neither bf16 nor fp16", cluster.name)
+    error_module.raise("model", "cluster '%s': device: peak_flops has neither bf16 nor fp16", cluster.name)
+  end
+  if not (intra or inter) then
+    error_module.raise("model", "cluster '%s': the ledger needs 'links' with 'intra' or 'inter'; it has none",
+      cluster.name)
   end
   local default = cluster_module.default_latency
   local own = intra and { bytes_per_second = intra.bandwidth, latency_seconds = intra.latency or default.intra,
