@@ -194,7 +194,7 @@ function optimize:best(devices, options)
   if tell then tell(0, found.best, found.bound) end
   found.devices = devices
   if not found.found then return found end
-  found.gap = (found.best - found.bound) / math.abs(found.best)
+  found.gap = found.best == 0 and 0.0 or (found.best - found.bound) / math.abs(found.best) -- 0: without a price
   return merged(found, self:evaluate(found.layout, devices, fixed))
 end
 
@@ -228,7 +228,9 @@ function optimize:sensitivities(devices, options, base)
     end
     list[i] = { name = name, factor = factor, found = there.found, layout = there.layout }
     if there.found then
-      for _, field in ipairs { "days", "utilization", "dollars" } do list[i][field] = there[field] / base[field] - 1 end
+      for _, field in ipairs { "days", "utilization", "dollars" } do
+        list[i][field] = base[field] == 0 and 0.0 or there[field] / base[field] - 1
+      end
     end
   end
   return list, base
