@@ -4,6 +4,8 @@
 -- casts its own input, and its weight once in a forward pass (autocast_mode.cpp, cached_cast). The casts are stored
 -- for the backward pass, which casts the gradients of inputs and weights to fp32. Norms run in fp32. The sum of a
 -- 16-bit output and the residual stream has the wider type.
+local weights_of = require("ett.operator.quantised").weights_of
+
 local autocast = {}
 
 -- A cast reads or writes an fp32 value and a 16-bit one.
@@ -56,8 +58,6 @@ function autocast.mark(items, c, stack)
     end
   end
 end
-
-local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
 
 --- Bytes of 16-bit copies of a product's weights. Frozen weights are in 16 bits anyway.
 function autocast.copies(item)

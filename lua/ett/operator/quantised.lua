@@ -21,7 +21,9 @@ quantised.formats = { "nf4", "nf4_double", "int8" }
 --- The format of a plan's frozen weights; nil: all have the dtype of the plan.
 function quantised.format_of(p) return p.frozen_weights ~= "none" and p.frozen_weights or nil end
 
-local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
+--- Number of weights of a product's shape, as a float.
+function quantised.weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
+local weights_of = quantised.weights_of
 
 --- Bytes of the weights of a product, and of their scales.
 ---@param format string

@@ -42,7 +42,7 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
   waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none",
   hides_exchanges = false }
 
-local function weights_of(s) return (s.batch or 1) * (s.in_features + 0.0) * s.out_features end
+local weights_of = quantised.weights_of
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they
 --- replace the 16-bit weights. The backward pass reads transposed copies, unless the device's products read any layout
