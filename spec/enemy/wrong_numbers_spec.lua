@@ -16,6 +16,8 @@ describe("ranges of the ledger's commands", function()
     [run .. "-1"] = "transformer: option '--dataset_size' must be a number above 0, got '-1'",
     [run .. "10"] = "transformer: option '--dataset_size' must be at least one batch, batch_size * seq_len = 4194304 "
       .. "tokens, got 10",
+    [run .. "1e9 --batch_size 4294967296 --seq_len 4294967296"] = "transformer: option '--dataset_size' must be at "
+      .. "least one batch, batch_size * seq_len = 1.84467440737096e+19 tokens, got 1e+09",
     [run .. "1e9 --utilization 5"] = "transformer: option '--utilization' must be at most 1, got '5'",
     [run .. "1e9 --optimizer_bytes -100"] = "transformer: option '--optimizer_bytes' must be at least 0, got '-100'",
     [run .. "1e9 --overlap 9"] = "transformer: option '--overlap' must be at most 1, got '9'",

@@ -34,10 +34,10 @@ end
 ---@param name string the command
 function front.check_tokens(name, o)
   if o.as == "readme" or o.as == "head" then return end
-  local batch = o.batch_size and o.seq_len and o.batch_size * o.seq_len
+  local batch = o.batch_size and o.seq_len and 1.0 * o.batch_size * o.seq_len -- a product of integers could wrap
   if batch and o.dataset_size and o.dataset_size < batch then
     require("ett.base.error").raise("usage", "%s: option '--dataset_size' must be at least one batch, "
-      .. "batch_size * seq_len = %d tokens, got %g", name, batch, o.dataset_size)
+      .. "batch_size * seq_len = %.15g tokens, got %g", name, batch, o.dataset_size)
   end
 end
 
