@@ -127,18 +127,17 @@ function simple.link(o, span)
   return select(outside, o.chip_network, o.node_network), select(outside, o.latency_seconds, o.node_latency_seconds)
 end
 
---- Seconds of an exchange: each chip of a group sends its `words` / `ranks` to the others, and receives as many.
-local function exchange(o, t, bytes, group, span)
+--- Seconds in which each chip of a group sends and receives its `words` / `ranks`, `times` in all, and of the hops.
+local function exchanged(o, t, bytes, group, span, times)
   local rate, latency = simple.link(o, span)
-  return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / rate + 2 * (group - 1) * latency
+  return times * (t.words / t.ranks * bytes) * ((group - 1) / group) / rate + 2 * (group - 1) * latency
 end
 
---- Seconds of a ring's all-reduce: a reduce-scatter and an all-gather, each of which sends and receives (n - 1) / n of
---- the words.
-local function all_reduce(o, t, bytes, group, span)
-  local rate, latency = simple.link(o, span)
-  return 4 * (t.words / t.ranks * bytes) * ((group - 1) / group) / rate + 2 * (group - 1) * latency
-end
+--- Seconds of an exchange: each chip sends its words to the others, and receives as many.
+local function exchange(o, t, bytes, group, span) return exchanged(o, t, bytes, group, span, 2) end
+
+--- Seconds of a ring's all-reduce: a reduce-scatter and an all-gather, each of which is an exchange.
+local function all_reduce(o, t, bytes, group, span) return exchanged(o, t, bytes, group, span, 4) end
 
 --- The corrected version. Innermost axes first: tp2, tp, experts, then stages, replicas. An axis that spans at most
 --- node_chips uses the node's links, others the network.

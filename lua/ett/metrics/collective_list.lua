@@ -31,7 +31,7 @@ longest is the duration of the longest kernel, waiting included. Bandwidths are 
   compute = function(view, options)
     local lanes, rows, refused, count, top = view:lanes(), {}, nil, 0, options.top or 50
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
-    for _, each in ipairs((view:matched_groups(options.align or "auto", view:tolerance()))) do
+    for _, each in ipairs((view:matched_groups())) do
       if each.result then
         count = count + #each.result.matches
         for _, match in ipairs(each.result.matches:longest(top)) do

@@ -48,7 +48,7 @@ constant difference, force never refuses.]],
     local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
       counts = {}, offsets = {}, end_diff = {}, clocks = {}, suspected = {}, groups = 0 }
     local refused = stats.list()
-    local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
+    local matched, alone = view:matched_groups()
     for _, each in ipairs(matched) do
       if each.result then gather(view, each.group, each.result, total) else
         refused[#refused + 1] = { group = each.group.group, reason = align.refusal(view, each) }

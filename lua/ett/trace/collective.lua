@@ -193,7 +193,7 @@ local function describe(lane, values)
     group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
     group_ranks = ranks, group_size = stated_size(lane, arg("Group size"), ranks, group_name),
     group_description = arg("Process Group Description"),
-    pair = (kind == "send" or kind == "recv" or kind == "send_recv")
+    pair = comm.between_two[kind]
       and pair_of(kind, lane.process.rank, around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
   }, arg("dtype")
 end

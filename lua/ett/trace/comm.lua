@@ -242,6 +242,9 @@ end
 comm.gathers = { all_gather = true, gather = true }
 comm.scatters = { reduce_scatter = true, scatter = true }
 
+--- Kinds of messages between two ranks.
+comm.between_two = { send_recv = true, send = true, recv = true }
+
 --- Message size S of nccl-tests, in bytes, or nil if the elements or dtype are unknown.
 ---@param elements_in number? elements that one rank sends
 ---@param elements_out number? elements that one rank receives
@@ -277,7 +280,7 @@ function comm.ring(kind, n)
   local volume = comm.bus_factor(kind, n)
   if not volume or kind == "gather" or kind == "scatter" then return nil end
   if kind == "all_reduce" then return 2 * (n - 1), volume end
-  if kind == "send_recv" or kind == "send" or kind == "recv" then return 1, volume end
+  if comm.between_two[kind] then return 1, volume end
   return n - 1, volume
 end
 

@@ -128,7 +128,7 @@ end
 --- whose collectives match.
 ---@param by_bytes boolean? false: without `kinds`, which is faster for many different sizes
 function exposed.causes(view, by_bytes)
-  local lanes, mode = view:lanes(), view.options.align or "auto"
+  local lanes = view:lanes()
   if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
   local open = {}
   local total = { whole = 0, wait = 0, transfer = 0, ranks = {}, waiting = {}, kinds = by_bytes and {} }
@@ -136,7 +136,7 @@ function exposed.causes(view, by_bytes)
     open[lane.key] = lane:comm() - lane:compute()
     total.whole = total.whole + open[lane.key]:measure()
   end
-  local refused, homes, groups = nil, {}, view:matched_groups(mode, view:tolerance(), not by_bytes)
+  local refused, homes, groups = nil, {}, view:matched_groups(nil, nil, not by_bytes)
   for _, each in ipairs(groups) do
     if not each.result then refused = refused or align.refusal(view, each) end
     for r, member in ipairs(each.result and each.group.members or {}) do

@@ -43,8 +43,9 @@ local function gather(view, kind, group_size)
       if not kind or sorts[n].kind == kind then add(points, sorts[n], times, group_size) end
     end
   end
-  for _, each in ipairs((view:matched_groups(
-    view.options.align == "clocks" and "clocks" or "auto", view:tolerance()))) do results[each.group] = each.result end
+  for _, each in ipairs((view:matched_groups(view.options.align == "clocks" and "clocks" or "auto"))) do
+    results[each.group] = each.result
+  end
   for _, group in ipairs(view:collective_groups()) do
     if results[group] then
       add_all(matched, group.members[1], results[group].matches:transfers())

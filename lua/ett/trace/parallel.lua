@@ -44,7 +44,7 @@ local range_patterns = {
   { "cp", { "ContextParallel", "ring_attention", "RingAttention" } },
 }
 
-local exchanges = { all_to_all = true, send_recv = true, send = true, recv = true }
+local exchanges = require "ett.base.merged"(comm.between_two, { all_to_all = true })
 
 --- The dimension in a group's description or name, or nil.
 function parallel.of_group(text)
@@ -84,7 +84,7 @@ function parallel.of_card(card, kind, size)
     end
   end
   if #wider == 1 and (not size or fitting[1]) then return wider[1], "sizes" end
-  if (kind == "send_recv" or kind == "send" or kind == "recv") and wider.pp then return "pp", "kind" end
+  if comm.between_two[kind] and wider.pp then return "pp", "kind" end
   if kind == "all_to_all" and wider.ep then return "ep", "kind" end
   if size and #fitting == 1 then return fitting[1], "sizes" end
   return nil

@@ -208,7 +208,7 @@ function pipeline.from_send_recv(view)
   for _, lane in ipairs(view:lanes()) do
     local all, waits = lane:collectives(), {}
     for n, each in ipairs(all.sorts) do
-      waits[n] = each.kind == "send_recv" or each.kind == "send" or each.kind == "recv"
+      waits[n] = comm.between_two[each.kind] or false
     end
     found = found + select(2, all.sequence:sum(waits))
     local waiting = all.sequence:intervals(waits)

@@ -389,10 +389,11 @@ end
 View.collective_groups = once("collective_groups", function(self) return collective.groups(self:lanes()) end)
 
 --- Groups of two ranks or more with their collectives matched, and the number of groups on one rank.
----@param mode string "auto", "none", "clocks" or "force"
----@param tolerance integer greatest median difference of ends, in ticks
+---@param mode string? "auto", "none", "clocks" or "force" (default: options.align, else "auto")
+---@param tolerance integer? greatest median difference of ends, in ticks (default: View:tolerance)
 ---@param kinds boolean? by kind alone, without sizes (Lane:kinds)
 function View:matched_groups(mode, tolerance, kinds)
+  mode, tolerance = mode or self.options.align or "auto", tolerance or self:tolerance()
   local found = cached(self, ("matched_%s_%d%s"):format(mode, tolerance, kinds and "_kinds" or ""), function()
     local groups = kinds and collective.groups(self:lanes(), true) or self:collective_groups()
     return { collective.match(groups, mode, tolerance) }
@@ -403,7 +404,7 @@ end
 --- Transfer times of the matched collectives: { { each = (the first rank's sort), ticks = those above 0, in order } }.
 View.transfers = once("transfers", function(self)
   local out = {}
-  for _, each in ipairs((self:matched_groups(self.options.align or "auto", self:tolerance()))) do
+  for _, each in ipairs((self:matched_groups())) do
     if each.result then
       local found, sorts = each.result.matches:transfers(), each.group.members[1].lane:collectives().sorts
       for n, sort in ipairs(sorts) do

@@ -26,7 +26,7 @@ local function cut(text) return #text > most_names and text:sub(1, most_names) .
 --- Waiting time of each collective for the last rank of its group, by lane and start: waits[lane][ts].
 local function waits_of(view)
   local waits, groups = {}, {}
-  local ok, matched = pcall(view.matched_groups, view, view.options.align or "auto", view:tolerance())
+  local ok, matched = pcall(view.matched_groups, view)
   for _, each in ipairs(ok and matched or {}) do
     if each.result then
       groups[#groups + 1] = each.group

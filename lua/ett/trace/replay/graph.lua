@@ -345,7 +345,7 @@ end
 
 --- Ends of matched collectives follow the starts on all ranks.
 local function link_collectives(self, view, by_lane)
-  local matched = view:matched_groups(view.options.align or "auto", view:tolerance())
+  local matched = view:matched_groups()
   for g, each in ipairs(matched) do
     local lists = {}
     for r, member in ipairs(each.group.members) do
