@@ -62,10 +62,11 @@ end
 ---  cache = false: neither reads nor writes the cache }
 ---@return ett.Profile
 function sampled.open(folders, options)
-  options = options or {}
+  schema.argument(folders, "list", "ett.profile.from_samples", "folders")
+  options = schema.argument(options, "table?", "ett.profile.from_samples", "options") or {}
+  local devices, unknown = sampled.devices(folders)
   local self = setmetatable({ files = {}, pools = {}, collectives = {}, models = {}, voids = {}, outliers = {},
     stamps = {}, scales = {}, options = options, source = table.concat(folders, ", ") }, Profile)
-  local devices, unknown = sampled.devices(folders)
   if not options.gpu then sampled.check_devices(devices, unknown, self.source) end
   self.gpu = options.gpu or schema.keys(devices)[1]
   if not options.gpu and next(devices, next(devices)) then

@@ -121,7 +121,9 @@ end
 local function sorted_files(folder)
   local lfs = require "lfs"
   local ok, iterate, state = pcall(lfs.dir, folder)
-  if not ok then return nil, error_module.new("io", "cannot read folder %s: %s", folder, tostring(iterate)) end
+  if not ok then -- iterate is "cannot open FOLDER: REASON"
+    return nil, error_module.new("io", "cannot read folder '%s':%s", folder, tostring(iterate):match "[^:]*$")
+  end
   local files = {}
   for entry in iterate, state do files[#files + 1] = entry end
   table.sort(files)

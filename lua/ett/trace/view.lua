@@ -40,7 +40,8 @@ View.cached = cached
 ---  progress, and options of metrics (n_chips, model_params, peak_flops, align, top …; cluster: a cluster table)
 ---@return table? view, any? err
 function trace_view.open(path, options)
-  options = options or {}
+  schema.argument(path, "string", "ett.trace.view.open", "path")
+  options = schema.argument(options, "table?", "ett.trace.view.open", "options") or {}
   local trace = require "ett.trace"
   local args = table.move(comm.args, 1, #comm.args, 1 + #(options.args or {}), { table.unpack(options.args or {}) })
   local opened, why = trace.open(path, { args = args, profile_mode = options.profile_mode,
