@@ -11,6 +11,14 @@ describe("ett.error", function()
     assert.equal("model", raised.kind)
   end)
 
+  it("lets nothing but a missing part pass", function()
+    local function with(kind) return error_module.unless_missing(error_module.raise, kind, "no %s", "rows") end
+    assert.same({ 1, 2, nil }, { error_module.unless_missing(table.unpack, { 1, 2 }) })
+    assert.same({ n = 1 }, table.pack(with "missing"))
+    assert.is_false(pcall(with, "model"))
+    assert.matches("attempt to", select(2, pcall(error_module.unless_missing, error, "attempt to")).message)
+  end)
+
   it("names a file once", function()
     for message, wanted in pairs { ["a.lua:3: boom"] = "a.lua:3: boom", ["/x/a.lua:3: boom"] = "/x/a.lua:3: boom",
       ["ba.lua:3: boom"] = "a.lua: ba.lua:3: boom" } do

@@ -116,6 +116,16 @@ function error_module.part(module, what, remedy)
   return nil, ("%s cannot be loaded: %s; %s"):format(what, why:match("^[^\n]*"), remedy)
 end
 
+local function unless_missing(ok, ...)
+  if ok then return ... end
+  local why = error_module.from(...)
+  if why.kind ~= "missing" then error(why, 0) end
+  return nil
+end
+
+--- The results of fn(...); nil if it raises an error of kind "missing". Other errors propagate.
+function error_module.unless_missing(fn, ...) return unless_missing(pcall(fn, ...)) end
+
 local function finish(label, ok, ...)
   if ok then return ... end
   error(error_module.label(..., label), 0)

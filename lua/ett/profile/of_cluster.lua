@@ -55,13 +55,7 @@ end
 
 local function missing(answer) return answer == nil or answer.provenance == "assumed" end
 
---- The result of a function, or nil if it raises an error of kind "missing"; other errors propagate.
-local function unless_missing(fn, ...)
-  local ok, answer, more, least, compiled = pcall(fn, ...)
-  if ok then return answer, more, least, compiled end
-  if error_module.is(answer) and answer.kind == "missing" then return nil end
-  error(answer, 0)
-end
+local unless_missing = error_module.unless_missing
 
 --- The answer of a profile; nil if the profile has none.
 local function ask(source, ...) return source and unless_missing(source.operator, source, ...) end

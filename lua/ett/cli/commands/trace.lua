@@ -108,9 +108,8 @@ end
 --- One line on the ranks that caused exposed communication; nil for one device or if ranks are not matched.
 local function headline(view)
   if not view.trace or #view:lane_list() < 2 then return nil end
-  local found, result = pcall(require("ett.trace.exposed").causes, view)
-  if not found and error_module.from(result).kind ~= "missing" then error(result, 0) end
-  return found and result.whole > 0 and result.headline or nil
+  local result = error_module.unless_missing(require("ett.trace.exposed").causes, view)
+  return result and result.whole > 0 and result.headline or nil
 end
 
 local function print_one(view, opts, chosen, results, reasons)
@@ -294,9 +293,7 @@ local function print_diff(paths, opts, chosen)
   warn(second, opts)
   local diff = require "ett.trace.diff"
   local result = diff.compare(first, second, opts)
-  local shaped, operators = pcall(diff.operators, first, second, opts)
-  if not shaped and error_module.from(operators).kind ~= "missing" then error(operators, 0) end
-  result.operators = shaped and operators or nil
+  result.operators = error_module.unless_missing(diff.operators, first, second, opts)
   if print_value(opts, result) then return end
   print(("first  %s\nsecond %s\n"):format(heading(first), heading(second)))
   if result.note then print(("note: %s\n"):format(result.note)) end

@@ -26,8 +26,7 @@ local function cut(text) return #text > most_names and text:sub(1, most_names) .
 --- Waiting time of each collective for the last rank of its group, by lane and start: waits[lane][ts].
 local function waits_of(view)
   local waits, groups = {}, {}
-  local ok, matched = pcall(view.matched_groups, view)
-  for _, each in ipairs(ok and matched or {}) do
+  for _, each in ipairs(error_module.unless_missing(view.matched_groups, view) or {}) do
     if each.result then
       groups[#groups + 1] = each.group
       for r, member in ipairs(each.group.members) do
@@ -176,11 +175,8 @@ local function add_critical_path(t, view, origin, list)
   for _, lane in ipairs(list) do rows = rows + #lane:rows "all" end
   if rows == 0 or rows > lanes.most_path_rows then return end
   local replay = require "ett.trace.replay"
-  local made, g = pcall(replay.graph, view)
-  if not made then
-    if error_module.from(g).kind ~= "missing" then error(g, 0) end
-    return
-  end
+  local g = error_module.unless_missing(replay.graph, view)
+  if not g then return end
   local steps, start, duration, labels, before = replay.steps(g, replay.critical_path(g)), {}, {}, {}, nil
   for i = #steps, 1, -1 do
     local step = steps[i]
