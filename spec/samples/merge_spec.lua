@@ -130,3 +130,11 @@ describe("merging the tables of parts", function()
     assert.error_matches(function() merge({ own }, folder) end, "would overwrite .*; give another %-%-output")
   end)
 end)
+
+it("messages on dropped rows join their lines and hold no control characters", function()
+  local rows = {}
+  for i, number in ipairs { 9, 2, 3, 4 } do
+    rows[i] = { path = "a\27[1m.csv", model = "m", reason = "fast", line = number }
+  end
+  assert.same({ "a\\x1b[1m.csv: m: 4 rows fast: lines 2-4, 9" }, require("ett.samples.dropped").lines(rows))
+end)

@@ -1,4 +1,6 @@
 --- Messages about the rows that the outlier filter dropped, by file, reason and line.
+local line = require("ett.base.pretty").line
+
 local dropped = {}
 
 --- Formats ascending numbers as "2, 5-9, 12".
@@ -13,7 +15,7 @@ local function ranges(lines)
   return table.concat(out, ", ")
 end
 
---- One sentence per model, file and reason, in a fixed order. Row 0 is the whole file.
+--- One sentence per model, file and reason, in a fixed order, without control characters. Row 0 is the whole file.
 ---@param rows table[] { row=, path=, line=, reason=, model= } from Profile:report or ett.coefficients
 ---@return string[]
 function dropped.lines(rows)
@@ -32,11 +34,12 @@ function dropped.lines(rows)
     local g = groups[key]
     table.sort(g.lines)
     if #g.lines == 0 then
-      out[#out + 1] = ("%s: %s: %s; %s"):format(g.path, g.model, g.reason,
-        g.void and "the pass is void, none of its rows is used" or "the rows are kept")
+      out[#out + 1] = line(("%s: %s: %s; %s"):format(g.path, g.model, g.reason,
+        g.void and "the pass is void, none of its rows is used" or "the rows are kept"))
     else
-      out[#out + 1] = ("%s: %s: %d row%s %s: line%s %s"):format(g.path, g.model, #g.lines, #g.lines > 1 and "s" or "",
-        g.reason, #g.lines > 1 and "s" or "", ranges(g.lines))
+      local s = #g.lines > 1 and "s" or ""
+      out[#out + 1] = line(("%s: %s: %d row%s %s: line%s %s"):format(g.path, g.model, #g.lines, s, g.reason, s,
+        ranges(g.lines)))
     end
   end
   return out

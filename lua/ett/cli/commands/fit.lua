@@ -168,7 +168,7 @@ local function print_table(found)
   end
   local lines = require("ett.samples.dropped").lines(found.outliers)
   if #lines > 0 then print("\ndropped by the outlier filter:") end
-  for _, line in ipairs(lines) do print(require("ett.base.pretty").line(line)) end
+  for _, line in ipairs(lines) do print(line) end
 end
 
 local function print_json(found, opts)
