@@ -354,6 +354,10 @@ describe("control characters", function()
     local output = ended(0, ett "optimize --devices 64 --svg '\27[31mred' 2>&1")
     assert.matches("wrote \\x1b[31mred-degrees.svg", output, 1, true)
     harmless(output)
+    write("A\27[31m_gelu_fp16_2_1.csv", "tokens,width,F_dur(us)\n1,2,3\n")
+    output = ended(0, ett "samples merge A*_2_1.csv --output merged 2>&1")
+    assert.matches("^merged/A\\x1b%[31m_gelu_fp16.csv: 1 rows of 1 tables", output)
+    harmless(output)
   end)
 
   -- A line with an escape sequence and a character that turns text around.

@@ -134,8 +134,8 @@ local function merge(opts, words)
   local report = require("ett.samples.merge").merge(words, opts.output)
   if print_value(opts, json.array(report)) or opts.quiet then return end
   for _, entry in ipairs(report) do
-    print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
-      entry.tables, entry.duplicates, entry.failed))
+    print(pretty.line(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path,
+      entry.rows, entry.tables, entry.duplicates, entry.failed)))
   end
 end
 
