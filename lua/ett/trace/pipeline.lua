@@ -5,18 +5,13 @@
 -- the start of the iteration on that rank.
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
+local json = require "ett.json"
 local schema = require "ett.base.schema"
 local stats = require "ett.trace.stats"
 
 local pipeline = {}
 
 local units = { "fwd", "bwd", "wgrad" }
-
-local function read_json(path)
-  local text, why = require("ett.io").read(path)
-  if not text then return nil, why end
-  return require("ett.json").decode(text, { name = path })
-end
 
 local function sorted_numbers(t)
   local list = {}
@@ -82,7 +77,7 @@ function pipeline.read(path)
     local rank = entry:match("^pp_rank_(%d+)%.json$")
     if rank then
       local file = path .. "/" .. entry
-      local data, why = read_json(file)
+      local data, why = json.read(file)
       if type(data) ~= "table" then return nil, why end
       local each = { rank = math.tointeger(tonumber(rank)), iterations = sorted_numbers(data), timings = {},
         records = {} }
@@ -100,7 +95,7 @@ function pipeline.read(path)
   end
   if #ranks == 0 then return nil end
   table.sort(ranks, function(a, b) return a.rank < b.rank end)
-  local config = read_json(path .. "/config.json")
+  local config = json.read(path .. "/config.json")
   return { ranks = ranks, config = type(config) == "table" and config or {} }
 end
 
