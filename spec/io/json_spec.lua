@@ -36,6 +36,17 @@ describe("ett.json.encode", function()
     assert.matches("table holds itself", raised(json.encode, own))
   end)
 
+  it("keeps the keys of a table whose value's __json removes them", function()
+    local long = ("k"):rep(1 << 26) -- malloc maps it: a read after it is freed ends the process
+    local outer = { [long] = 1 }
+    outer.a = setmetatable({}, { __json = function()
+      outer[long], long = nil, nil
+      collectgarbage()
+      return 1
+    end })
+    assert.equal('{"a":1,"kkk', json.encode(outer):sub(1, 11))
+  end)
+
   it("indents", function()
     assert.equal('{\n  "a": [\n    1,\n    2\n  ],\n  "b": {}\n}\n',
       json.encode({ a = { 1, 2 }, b = {} }, { indent = 2 }))

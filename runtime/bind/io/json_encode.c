@@ -145,7 +145,7 @@ static void add_array(const writer *w, frame *f, int table, lua_Integer count) {
 }
 
 typedef struct {
-  const char *text; /* anchored by the table being written */
+  const char *text;
   size_t length;
 } key_slice;
 
@@ -157,12 +157,25 @@ static int compare_keys(const void *a, const void *b) {
   return (x->length > y->length) - (x->length < y->length);
 }
 
-static void add_object(const writer *w, frame *f, int table, size_t count) {
+/* Fields of a table, by the kind of their keys. */
+typedef struct {
+  size_t named;
+  lua_Integer positional;
+  bool nested; /* a value is a table: its __json may change the table being written */
+} fields;
+
+static void add_object(const writer *w, frame *f, int table, fields counted) {
   lua_State *L = w->L;
-  key_slice *keys = lua_newuserdatauv(L, (count ? count : 1) * sizeof *keys, 0);
+  key_slice *keys = lua_newuserdatauv(L, (counted.named + 1) * sizeof *keys, 0);
   size_t n = 0;
-  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1), n++) {
+  lua_createtable(L, counted.nested ? (int)counted.named : 0, 0); /* holds the keys */
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
     keys[n].text = lua_tolstring(L, -2, &keys[n].length);
+    n++;
+    if (counted.nested) {
+      lua_pushvalue(L, -2);
+      lua_rawseti(L, -4, (lua_Integer)n);
+    }
   }
   qsort(keys, n, sizeof *keys, compare_keys);
   ett_lua_buffer_add_char(w->out, '{');
@@ -181,19 +194,20 @@ static void add_object(const writer *w, frame *f, int table, size_t count) {
   if (n > 0)
     add_newline(w, f->level - 1);
   ett_lua_buffer_add_char(w->out, '}');
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }
 
-/* Counts named and positional fields; raises on other keys. */
-static void count_fields(const writer *w, const frame *parent, int table, size_t *named,
-                         lua_Integer *positional) {
+/* Raises if a key is neither a string nor a position. */
+static fields count_fields(const writer *w, const frame *parent, int table) {
   lua_State *L = w->L;
   lua_Integer highest = 0;
+  fields counted = {0};
   for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    counted.nested = counted.nested || lua_istable(L, -1);
     if (lua_type(L, -2) == LUA_TSTRING) {
-      ++*named;
+      counted.named++;
     } else if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1) {
-      ++*positional;
+      counted.positional++;
       if (lua_tointeger(L, -2) > highest)
         highest = lua_tointeger(L, -2);
     } else {
@@ -202,11 +216,11 @@ static void count_fields(const writer *w, const frame *parent, int table, size_t
                             luaL_tolstring(L, -2, NULL)));
     }
   }
-  if (*named > 0 && *positional > 0) {
+  if (counted.named > 0 && counted.positional > 0)
     fault(w, parent, "table mixes named and positional fields");
-  }
-  if (highest != *positional)
+  if (highest != counted.positional)
     fault(w, parent, "array has holes");
+  return counted;
 }
 
 static void add_table(const writer *w, const frame *parent, int table) {
@@ -230,14 +244,11 @@ static void add_table(const writer *w, const frame *parent, int table) {
     lua_pop(L, 1);
     return;
   }
-  size_t named = 0;
-  lua_Integer positional = 0;
-  count_fields(w, parent, table, &named, &positional);
-  if (positional > 0 || (named == 0 && ett_lua_is_array(L, table))) {
-    add_array(w, &f, table, positional);
-  } else {
-    add_object(w, &f, table, named);
-  }
+  const fields counted = count_fields(w, parent, table);
+  if (counted.positional > 0 || (counted.named == 0 && ett_lua_is_array(L, table)))
+    add_array(w, &f, table, counted.positional);
+  else
+    add_object(w, &f, table, counted);
 }
 
 static void add_value(const writer *w, const frame *parent, int value) {
