@@ -123,6 +123,9 @@ describe("a ledger", function()
       end
       assert.equal(1.0, compiled.feasible)
     end
+    local _, program = next(programs)
+    local name = next(transformer.parameters)
+    assert.matches("must have 3 values, got 1", raised(program.columns, program, { [name] = { 1 } }, 3))
   end)
 
   it("has no traffic when all degrees are 1", function()

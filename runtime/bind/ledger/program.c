@@ -202,7 +202,7 @@ static int program_columns(lua_State *L) {
       columns[i] = ett_lua_doubles(L, value, &length);
       if (length != (size_t)rows)
         luaL_error(L, "parameter '%s' must have %d values, got %d",
-                   lua_tostring(L, value - 1), (int)length, (int)rows);
+                   lua_tostring(L, value - 1), (int)rows, (int)length);
       lua_rawseti(L, 5, (lua_Integer)i + 1);
     }
     lua_settop(L, value - 1);
