@@ -144,9 +144,16 @@ void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count) {
   }
 }
 
+int ett_lua_raw_field(lua_State *L, int index, const char *name) {
+  index = lua_absindex(L, index);
+  luaL_checktype(L, index, LUA_TTABLE);
+  lua_pushstring(L, name);
+  return lua_rawget(L, index);
+}
+
 static int field(lua_State *L, int index, const char *name, int type,
                  const char *wanted) {
-  if (lua_getfield(L, index, name) == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, name) == LUA_TNIL)
     return 0;
   if (lua_type(L, -1) != type)
     luaL_error(L, "field '%s' must be %s, got %s", name, wanted, luaL_typename(L, -1));

@@ -87,6 +87,10 @@ void ett_lua_set_string(lua_State *L, const char *name, const char *value);
 void ett_lua_push_doubles(lua_State *L, const double *values, size_t count);
 void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count);
 
+/* Pushes a field of the table at index; returns its type. Bindings read a caller's tables
+ * without metamethods, which could close an object that the call uses. */
+int ett_lua_raw_field(lua_State *L, int index, const char *name);
+
 /* A field, or the default if it is nil. A wrong type raises an error with the field's
  * name. */
 lua_Number ett_lua_number_field(lua_State *L, int index, const char *name,

@@ -40,7 +40,7 @@ static ett_cpu_pass check_pass(lua_State *L, const char *pass) {
 /* Reads the kind's dimensions from the table at index, by name. */
 static void check_dims(lua_State *L, int index, const ett_cpu_kind *kind, int64_t *d) {
   for (int i = 0; kind->dims[i]; i++) {
-    if (lua_getfield(L, index, kind->dims[i]) == LUA_TNIL)
+    if (ett_lua_raw_field(L, index, kind->dims[i]) == LUA_TNIL)
       luaL_error(L, "%s: missing dimension '%s'", kind->name, kind->dims[i]);
     int is_integer;
     d[i] = lua_tointegerx(L, -1, &is_integer);
@@ -103,12 +103,12 @@ static int pool_measure(lua_State *L) {
     lua_newtable(L);
   }
   ett_cpu_call calls[ETT_CPU_MAX_CALLS];
-  lua_Integer count = luaL_len(L, 2);
+  lua_Integer count = (lua_Integer)lua_rawlen(L, 2);
   if (count < 1 || count > ETT_CPU_MAX_CALLS)
     return luaL_error(L, "a pass needs 1 to %d calls of compiled kinds, got %I",
                       ETT_CPU_MAX_CALLS, (LUAI_UACINT)count);
   for (lua_Integer i = 0; i < count; i++) {
-    lua_geti(L, 2, i + 1);
+    lua_rawgeti(L, 2, i + 1);
     luaL_checktype(L, -1, LUA_TTABLE);
     int call = lua_gettop(L);
     calls[i].kind = check_kind(L, ett_lua_string_field(L, call, "kind", ""));
@@ -171,7 +171,7 @@ static int run(lua_State *L) {
   luaL_checktype(L, 4, LUA_TTABLE);
   int n = check_operands(L, &kind, &pass, d, operand);
   for (int i = 0; i < n; i++) {
-    lua_geti(L, 4, i + 1);
+    lua_rawgeti(L, 4, i + 1);
     ett_tensor *t = luaL_testudata(L, -1, ETT_TENSOR_TYPE);
     if (!t || !t->data || t->count < (size_t)operand[i].count)
       return luaL_error(L, "%s: operand '%s' must be a tensor of %I elements, got %s",
@@ -185,10 +185,10 @@ static int run(lua_State *L) {
   double scalars[8], *scalar = NULL;
   if (lua_istable(L, 5)) {
     memset(scalars, 0, sizeof scalars);
-    lua_Integer m = luaL_len(L, 5);
+    lua_Integer m = (lua_Integer)lua_rawlen(L, 5);
     luaL_argcheck(L, m <= 8, 5, "at most 8 scalars");
     for (lua_Integer i = 0; i < m; i++) {
-      lua_geti(L, 5, i + 1);
+      lua_rawgeti(L, 5, i + 1);
       scalars[i] = luaL_checknumber(L, -1);
       lua_pop(L, 1);
     }

@@ -251,7 +251,7 @@ static unsigned check_size(lua_State *L, const char *field) {
 }
 
 static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
-  int type = lua_getfield(L, 2, field);
+  int type = ett_lua_raw_field(L, 2, field);
   sizes[0] = sizes[1] = sizes[2] = 1;
   if (type == LUA_TNUMBER) {
     sizes[0] = check_size(L, field);
@@ -269,7 +269,7 @@ static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
 
 /* An argument is {tensor=number}, an integer or a float. */
 static void read_args(lua_State *L, ett_cuda_kernel *kernel) {
-  if (lua_getfield(L, 2, "args") != LUA_TTABLE)
+  if (ett_lua_raw_field(L, 2, "args") != LUA_TTABLE)
     luaL_error(L, "field 'args' must be a list");
   int count = (int)lua_rawlen(L, -1);
   if (count > ETT_CUDA_MAX_ARGS)
@@ -458,11 +458,11 @@ static int work_time_parts(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   double limit = luaL_optnumber(L, 3, 60);
-  lua_Integer parts = luaL_len(L, 2);
+  lua_Integer parts = (lua_Integer)lua_rawlen(L, 2);
   luaL_argcheck(L, parts >= 1 && parts <= 1 << 20, 2, "1 to 2^20 parts");
   int *ends = lua_newuserdatauv(L, (size_t)parts * sizeof *ends, 0);
   for (lua_Integer i = 0; i < parts; i++) {
-    lua_geti(L, 2, i + 1);
+    lua_rawgeti(L, 2, i + 1);
     const lua_Integer end = luaL_checkinteger(L, -1);
     ends[i] = end < 0 || end > INT_MAX ? -1 : (int)end;
     lua_pop(L, 1);

@@ -52,7 +52,7 @@ static int open_comm(lua_State *L) {
   int size = (int)ett_lua_range_field(L, 1, "size", 0, 1, INT_MAX);
   int rank = (int)ett_lua_range_field(L, 1, "rank", -1, 0, size - 1);
   size_t length = 0;
-  lua_getfield(L, 1, "id");
+  ett_lua_raw_field(L, 1, "id");
   const char *id = lua_tolstring(L, -1, &length);
   luaL_argcheck(L, id && length == ETT_NCCL_ID_BYTES, 1, "'id' must have 128 bytes");
   comm_box *box = lua_newuserdatauv(L, sizeof *box, 0);

@@ -121,14 +121,38 @@ describe("a script", function()
       local list = {}
       for i = 1, 3000000 do list[i] = i end
       require("ett.search").combinations({ { name = "pp", count = (1 << 61) - 1, values = list } }, {})]]
-    local orders = [[
-      local units, once = { { "F", 1, 1 }, { "B", 1, 1 } }, nil
-      require("ett.step").orders({ units }, setmetatable({}, { __index = function(_, name)
-        for _ = 1, once and 0 or 2000000 do units[#units + 1] = { "F", 1, 1 } end
-        once = true
-        if name == "chunks" or name == "ways" then return 1 end
-        return name == "slice" and { 1 } or nil
-      end }))]]
+    local orders = [[ -- the finaliser runs at the first allocation of the call
+      local units, orders, settings = { { "F", 1, 1 }, { "B", 1, 1 } }, require("ett.step").orders,
+        { chunks = 1, ways = 1, slice = { 1 } }
+      local stages = { units }
+      collectgarbage("incremental", 100, 1000, 63)
+      collectgarbage "stop"
+      setmetatable({}, { __gc = function() for _ = 1, 2000000 do units[#units + 1] = { "F", 1, 1 } end end })
+      collectgarbage "restart"
+      orders(stages, settings)]]
+    local closing = [[
+      local step, comm, program = require "ett.step", require "ett.comm", require "ett.ledger_program"
+      local function closes(object, of)
+        local function close() object:close() end
+        return setmetatable(of or {}, { __index = close, __newindex = close, __len = close })
+      end
+      local demands, search = step.demands(), program.new { inputs = { "p" }, defaults = { 1 }, constants = {},
+        code = {}, outputs = { "1 objective" }, registers = { 0 } }
+      local axes, combinations = { { name = "pp", count = 1, values = { 1 } } }, require("ett.search").combinations
+      local plans, filled = combinations(axes, {}), combinations(axes, {})
+      local sum, bytes = filled:take(), 0
+      repeat bytes = bytes + 8 until pcall(filled.give, filled, sum .. ("\0"):rep(bytes))
+      assert(filled:row(1, closes(filled)) == 0)
+      pcall(demands.price, demands, 1, comm.law { start = 1, { } }, closes(demands))
+      pcall(plans.run, plans, closes(plans), step.workspace(), 1)
+      search:search { variables = { p = closes(search) }, boxes = 10 }
+      search:columns({ p = closes(search) }, 0)
+      if pcall(require, "ett.cpu") then
+        local pool, call = require("ett.cpu").pool(0, 1), { kind = "scale", rows = 8, cols = 8 }
+        pool:measure(closes(pool, { call }), closes(pool))
+        assert(pool:probe() > 0)
+      end
+      print("open", demands:count(), plans:count(), search:evaluate {}["1 objective"])]]
     local map = [[
       local step, ranks, p = require "ett.step", 200000, {}
       for _, name in ipairs(step.plan_fields()) do p[name] = 1 end
@@ -169,7 +193,7 @@ describe("a script", function()
       for i = 1, 100 do others[i] = ("\255"):rep(800000 + i) end
       print(program:outline(kept, step.demands(), workspace))]]
     for text, wanted in pairs { [axis] = "has a field with too many values", [map] = "^%d",
-      [orders] = "the units changed while they were read" } do
+      [orders] = "the units changed while they were read", [closing] = "^open\t0\t0\t1" } do
       command.write(folder, "s.lua", text)
       local output, status = command.shell(("cd '%s' && '%s/bin/ett' run s.lua"):format(folder, host.prefix))
       assert.is_true(status <= 1, output .. status)

@@ -53,7 +53,7 @@ static int comm_kinds(lua_State *L) {
   return 1;
 }
 
-/* Fields are counted and then read; with a metatable they may differ. */
+/* Fields are counted and then read; a finaliser may run between the two. */
 static void changed(lua_State *L) {
   luaL_error(L, "a line of the law changed while it was read");
 }
@@ -65,7 +65,7 @@ static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **c
   stream->moved = ett_lua_number_field(L, -1, "moved", 1);
   stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", 1);
   stream->curve = NULL;
-  if (lua_getfield(L, -1, "curve") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, -1, "curve") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
     if (*curve == end)
       changed(L);
@@ -94,7 +94,7 @@ static int comm_law(lua_State *L) {
     for (size_t k = 0; k < count; k++, lua_pop(L, 2)) {
       lua_rawgeti(L, i, (lua_Integer)k + 1);
       luaL_checktype(L, -1, LUA_TTABLE);
-      curves += lua_getfield(L, -1, "curve") != LUA_TNIL;
+      curves += ett_lua_raw_field(L, -1, "curve") != LUA_TNIL;
     }
   }
   ett_comm_law *law = lua_newuserdatauv(L,

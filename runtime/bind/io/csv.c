@@ -38,7 +38,8 @@ static int check_required(lua_State *L, const ett_csv_table *table, int options,
                           ett_err *err) {
   char missing[512] = "";
   size_t used = 0, count = 0;
-  if (lua_isnoneornil(L, options) || lua_getfield(L, options, "required") == LUA_TNIL)
+  if (lua_isnoneornil(L, options) ||
+      ett_lua_raw_field(L, options, "required") == LUA_TNIL)
     return 0;
   luaL_checktype(L, -1, LUA_TTABLE);
   for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
@@ -96,7 +97,7 @@ static int csv_decode(lua_State *L) {
   lua_settop(L, 2);
   const char *name = "csv";
   if (lua_istable(L, 2)) {
-    lua_getfield(L, 2, "name");
+    ett_lua_raw_field(L, 2, "name");
     name = luaL_optstring(L, -1, name);
   }
   return decode(L, text, length, name, 2);

@@ -27,7 +27,7 @@ static const char *const op_names[ETT_OPS] = {
 
 /* The field of the table at 1 as whole numbers below 2^32. */
 static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
-  lua_getfield(L, 1, name);
+  ett_lua_raw_field(L, 1, name);
   const double *values = ett_lua_doubles(L, -1, count);
   uint32_t *out = lua_newuserdatauv(L, (*count + 1) * sizeof *out, 0);
   for (size_t i = 0; i < *count; i++) {
@@ -41,7 +41,7 @@ static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
 /* Copies a list of strings, a field of the table at 1, into the same field of the table
  * on top. With `indexed`, each name also maps to its index. Returns the length. */
 static size_t copy_names(lua_State *L, const char *name, int indexed) {
-  lua_getfield(L, 1, name);
+  ett_lua_raw_field(L, 1, name);
   luaL_checktype(L, -1, LUA_TTABLE);
   size_t count = lua_rawlen(L, -1);
   lua_createtable(L, (int)count, indexed ? (int)count : 0);
@@ -72,9 +72,9 @@ static int program_new(lua_State *L) {
   size_t inputs = copy_names(L, "inputs", 1), outputs = copy_names(L, "outputs", 0);
   lua_setiuservalue(L, 2, NAMES);
   size_t defaults, constants, words, registers;
-  lua_getfield(L, 1, "defaults");
+  ett_lua_raw_field(L, 1, "defaults");
   const double *value = ett_lua_doubles(L, -1, &defaults);
-  lua_getfield(L, 1, "constants");
+  ett_lua_raw_field(L, 1, "constants");
   const double *constant = ett_lua_doubles(L, -1, &constants);
   const uint32_t *word = integers_field(L, "code", &words),
                  *output = integers_field(L, "registers", &registers);
@@ -123,7 +123,7 @@ static int program_close(lua_State *L) {
 
 int ett_lua_program_names(lua_State *L, const char *which) {
   lua_getiuservalue(L, 1, NAMES);
-  lua_getfield(L, -1, which);
+  ett_lua_raw_field(L, -1, which);
   lua_remove(L, -2);
   return lua_gettop(L);
 }

@@ -13,7 +13,7 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
   if (lua_type(L, at) != LUA_TTABLE)
     luaL_error(L, "variable '%s' must be a table, got %s", name, luaL_typename(L, at));
   v.factor = ett_lua_boolean_field(L, at, "factor", 0);
-  if (lua_getfield(L, at, "values") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, at, "values") != LUA_TNIL) {
     v.domain = ETT_DOMAIN_LIST;
     v.values = ett_lua_doubles(L, lua_gettop(L), &v.count);
     lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
@@ -62,14 +62,14 @@ int ett_lua_program_search(lua_State *L) {
   const char *first = lua_tostring(L, -1);
   if (count == 0 || strcmp(first, "1 objective") != 0)
     return luaL_error(L, "the program has no output '1 objective'");
-  lua_getfield(L, 2, "fixed");
+  ett_lua_raw_field(L, 2, "fixed");
   lua_replace(L, 4);
   double *inputs =
       lua_newuserdatauv(L, (ett_tape_inputs(p->tape) + 1) * sizeof *inputs, 0); /* 5 */
   ett_lua_program_read(L, p, 4, inputs);
   lua_newtable(L);                                /* 6: anchors the values */
   int names = ett_lua_program_names(L, "inputs"); /* 7 */
-  lua_getfield(L, 2, "variables");                /* 8 */
+  ett_lua_raw_field(L, 2, "variables");           /* 8 */
   luaL_checktype(L, 8, LUA_TTABLE);
   ett_variable variables[ETT_SEARCH_MAX];
   size_t given = 0, count_of_variables = 0;
@@ -80,7 +80,7 @@ int ett_lua_program_search(lua_State *L) {
   for (size_t i = 0; i < ett_tape_inputs(p->tape); i++) { /* in the order of the inputs */
     lua_rawgeti(L, names, (lua_Integer)i + 1);
     const char *name = lua_tostring(L, -1);
-    if (lua_getfield(L, 8, name) != LUA_TNIL) {
+    if (ett_lua_raw_field(L, 8, name) != LUA_TNIL) {
       variables[count_of_variables] = read_variable(L, 6, name);
       variables[count_of_variables++].input = i;
     }
@@ -96,7 +96,7 @@ int ett_lua_program_search(lua_State *L) {
       .tolerance = ett_lua_number_field(L, 2, "tolerance", 0),
   };
   caller c = {.L = L, .program = p};
-  if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 9 */
+  if (ett_lua_raw_field(L, 2, "progress") != LUA_TNIL) { /* 9 */
     luaL_checktype(L, 9, LUA_TFUNCTION);
     options.progress = report;
     options.context = &c;

@@ -45,7 +45,7 @@ static int deflate(lua_State *L) {
 /* The integers of the list in field `name` of argument 1, in a userdata left on the
  * stack. */
 static int64_t *integers(lua_State *L, const char *name, size_t *count) {
-  if (lua_getfield(L, 1, name) != LUA_TTABLE)
+  if (ett_lua_raw_field(L, 1, name) != LUA_TTABLE)
     luaL_error(L, "field '%s' must be a list of integers", name);
   *count = lua_rawlen(L, -1);
   int64_t *values = lua_newuserdatauv(L, (*count ? *count : 1) * sizeof *values, 0);
@@ -109,10 +109,10 @@ static int lane(lua_State *L) {
     kind[i] = kinds[i] < 0 || kinds[i] > UINT8_MAX ? UINT8_MAX : (uint8_t)kinds[i];
   e.label = label;
   e.kind = kind;
-  if (lua_getfield(L, 1, "wait") != LUA_TNIL)
+  if (ett_lua_raw_field(L, 1, "wait") != LUA_TNIL)
     e.wait = as_many(L, "wait", e.count);
-  lua_getfield(L, 1, "from");
-  lua_getfield(L, 1, "to");
+  ett_lua_raw_field(L, 1, "from");
+  ett_lua_raw_field(L, 1, "to");
   int64_t from = luaL_checkinteger(L, -2), to = luaL_checkinteger(L, -1);
   uint32_t bins = (uint32_t)ett_lua_range_field(L, 1, "bins", -1, 1, 1 << 20);
   size_t chunk = (size_t)ett_lua_range_field(L, 1, "chunk_events", -1, 0, 1 << 24);

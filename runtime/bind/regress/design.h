@@ -9,7 +9,7 @@
 /* Raises if a field of the table at index is missing. */
 static inline void ett_lua_demand(lua_State *L, int index, const char *const *names) {
   for (; *names; names++) {
-    if (lua_getfield(L, index, *names) == LUA_TNIL)
+    if (ett_lua_raw_field(L, index, *names) == LUA_TNIL)
       luaL_error(L, "field '%s' is missing", *names);
     lua_pop(L, 1);
   }

@@ -27,7 +27,7 @@ static int hold_close(lua_State *L) {
 
 /* Doubles of a field, in a userdata left on the stack. */
 static double *doubles_field(lua_State *L, int at, const char *name, size_t *count) {
-  lua_getfield(L, at, name);
+  ett_lua_raw_field(L, at, name);
   if (lua_isnil(L, -1)) {
     *count = 0;
     return NULL;
@@ -49,7 +49,7 @@ static void read_boost(lua_State *L, int at, ett_boost_config *boost) {
   boost->delta = ett_lua_number_field(L, at, "delta", 0);
   luaL_argcheck(L, boost->delta > 0, 1, "delta must be positive");
   boost->parameters = 0;
-  if (lua_getfield(L, at, "parameters") == LUA_TTABLE) {
+  if (ett_lua_raw_field(L, at, "parameters") == LUA_TTABLE) {
     lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
     luaL_argcheck(L, n < ETT_BOOST_PARAMETERS - 1, 1, "too many parameters");
     for (lua_Integer i = 1; i <= n; i++) {
@@ -103,7 +103,7 @@ static void get_job(lua_State *L, int at, ett_fit_job *job) {
   size_t numbers, leasts;
   luaL_checktype(L, at, LUA_TTABLE);
   *job = (ett_fit_job){.status = -1};
-  lua_getfield(L, at, "design");
+  ett_lua_raw_field(L, at, "design");
   ett_lua_design(L, lua_gettop(L), &job->design);
   lua_pop(L, 1);
   read_config(L, at, &job->config);

@@ -35,7 +35,7 @@ static ett_plan_member member_of(const ett_step_lua_field *field) {
  * member; they stay on the stack. */
 static ett_member_value *get_values(lua_State *L, const char *name, size_t count,
                                     const ett_step_lua_field *field) {
-  lua_getfield(L, -1, name);
+  ett_lua_raw_field(L, -1, name);
   ett_member_value *values = lua_newuserdatauv(L, (count + 1) * sizeof *values, 0);
   for (size_t k = 0; k < count; k++) {
     lua_rawgeti(L, -2, (lua_Integer)k + 1);
@@ -285,16 +285,16 @@ static int list_row(lua_State *L) {
   lua_settop(L, 3);
   if (i < 1 || (size_t)i > count)
     return 0;
-  const ett_outcome *o = &list[i - 1];
-  ett_lua_set_number(L, "step_seconds", o->step_seconds);
-  ett_lua_set_number(L, "memory_bytes", o->memory_bytes);
-  ett_lua_set_number(L, "bubble_percent", 100 * o->bubble_fraction);
-  ett_lua_set_number(L, "tokens_per_second", ett_outcome_tokens_per_second(o));
+  const ett_outcome o = list[i - 1]; /* a metamethod of the table may close the list */
+  ett_lua_set_number(L, "step_seconds", o.step_seconds);
+  ett_lua_set_number(L, "memory_bytes", o.memory_bytes);
+  ett_lua_set_number(L, "bubble_percent", 100 * o.bubble_fraction);
+  ett_lua_set_number(L, "tokens_per_second", ett_outcome_tokens_per_second(&o));
   ett_lua_set_number(L, "tokens_per_second_per_device",
-                     ett_outcome_tokens_per_second_per_device(o));
-  ett_lua_set_integer(L, "devices", o->devices);
-  ett_lua_set_boolean(L, "fits", (int)o->fits);
-  lua_pushinteger(L, o->number);
+                     ett_outcome_tokens_per_second_per_device(&o));
+  ett_lua_set_integer(L, "devices", o.devices);
+  ett_lua_set_boolean(L, "fits", (int)o.fits);
+  lua_pushinteger(L, o.number);
   return 1;
 }
 

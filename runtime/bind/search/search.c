@@ -13,7 +13,7 @@ int luaopen_ett_search(lua_State *L);
 /* Reads the list in a field of the table at 1 into values; returns its length. */
 static int get_list(lua_State *L, const char *name, const char *const *names, int most,
                     int *values) {
-  lua_getfield(L, 1, name);
+  ett_lua_raw_field(L, 1, name);
   luaL_checktype(L, -1, LUA_TTABLE);
   int count = (int)lua_rawlen(L, -1);
   if (count < 1 || count > most)
@@ -77,12 +77,12 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
                 {"too_large", c->too_large}, {"bounded", c->bounded},
                 {"evaluated", c->evaluated}, {"refused", c->refused}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-    lua_getfield(L, index, fields[i].name);
+    ett_lua_raw_field(L, index, fields[i].name);
     lua_pushinteger(L, luaL_checkinteger(L, -1) + fields[i].value);
     lua_setfield(L, index, fields[i].name);
     lua_pop(L, 1);
   }
-  if (c->refusal[0] && lua_getfield(L, index, "refusal") == LUA_TNIL) {
+  if (c->refusal[0] && ett_lua_raw_field(L, index, "refusal") == LUA_TNIL) {
     lua_pushstring(L, c->refusal);
     lua_setfield(L, index, "refusal");
   }

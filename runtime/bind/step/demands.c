@@ -166,7 +166,7 @@ static void hold(lua_State *L, int index) {
 
 /* The model in a field of the table at an index, kept with the demands; NULL: none. */
 static ett_model *get_model(lua_State *L, int index) {
-  if (lua_getfield(L, index, "model") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "model") == LUA_TNIL)
     return NULL;
   ett_model *model = luaL_checkudata(L, -1, ETT_LUA_MODEL);
   luaL_argcheck(L, model->memory, index, "holds a closed regressor");

@@ -112,7 +112,7 @@ static int links_run(lua_State *L) {
   ett_step_lua_pipeline(L, &p);
   ett_links l;
   get_links(L, (size_t)p.stages * (size_t)p.chunks, &l);
-  lua_getfield(L, 1, "keep_units");
+  ett_lua_raw_field(L, 1, "keep_units");
   int keep_units = lua_toboolean(L, -1);
   ett_step_lua_workspace_new(L);
   void **box = lua_touserdata(L, -1);

@@ -126,7 +126,7 @@ static size_t count_units(lua_State *L, size_t stages, int *has_weight) {
 }
 
 static int get_integer(lua_State *L, const char *name) {
-  if (lua_getfield(L, 2, name) != LUA_TNUMBER)
+  if (ett_lua_raw_field(L, 2, name) != LUA_TNUMBER)
     luaL_error(L, "internal error: field '%s' is missing", name);
   int value = (int)lua_tointeger(L, -1);
   lua_pop(L, 1);
@@ -172,7 +172,7 @@ static void get_placement(lua_State *L, orders_box *box) {
   ett_orders *o = &box->orders;
   int slots = o->stages * o->chunks;
   luaL_checktype(L, 2, LUA_TTABLE);
-  if (lua_getfield(L, 2, "slice") == LUA_TNIL)
+  if (ett_lua_raw_field(L, 2, "slice") == LUA_TNIL)
     luaL_error(L, "internal error: field 'slice' is missing");
   for (int v = 0; v < slots; v++) {
     lua_rawgeti(L, -1, v + 1);
@@ -184,7 +184,7 @@ static void get_placement(lua_State *L, orders_box *box) {
   if (ett_orders_link(box->slice, o->stages, o->chunks, o->ways, box->next, box->prev,
                       &err) != 0)
     ett_lua_raise(L, &err);
-  if (lua_getfield(L, 2, "most") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, 2, "most") != LUA_TNIL) {
     for (int rank = 0; rank < o->stages; rank++) {
       lua_rawgeti(L, -1, rank + 1);
       box->most[rank] = lua_tointeger(L, -1);
@@ -223,7 +223,7 @@ static int orders_new(lua_State *L) {
     for (size_t k = 0; k < length; k++) {
       lua_rawgeti(L, -1, (lua_Integer)k + 1);
       const int pair = is_pair(L);
-      if (n + 1 + (size_t)pair > count) /* a metamethod of the second argument did it */
+      if (n + 1 + (size_t)pair > count) /* a finaliser did it */
         return luaL_error(L, "the units changed while they were read");
       if (pair) {
         get_pair(L, &box->units[n], has_weight, s + 1, k + 1);
@@ -241,7 +241,7 @@ static int orders_new(lua_State *L) {
     }
   }
   box->first_unit[stages] = n;
-  if (lua_getfield(L, 2, "planned") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, 2, "planned") != LUA_TNIL) {
     o->planned = o->has_weight = 1;
     for (size_t v = 0; v < stages * (size_t)o->chunks; v++)
       box->runs[v] = (double)lua_tointeger(L, -1);
@@ -252,7 +252,7 @@ static int orders_new(lua_State *L) {
 }
 
 const ett_orders *ett_step_lua_orders_of(lua_State *L, int index) {
-  lua_getfield(L, index, "orders");
+  ett_lua_raw_field(L, index, "orders");
   const orders_box *box = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
   return &box->orders;
 }

@@ -42,7 +42,7 @@ void ett_step_lua_set_units(lua_State *L, const ett_pipeline *pipeline,
 const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
                                    int needed) {
   size_t count = 0;
-  if (lua_getfield(L, 1, name) == LUA_TNIL) {
+  if (ett_lua_raw_field(L, 1, name) == LUA_TNIL) {
     if (needed)
       luaL_error(L, "missing field '%s' (a list of seconds)", name);
     return NULL;
@@ -125,8 +125,8 @@ static int pipeline_run(lua_State *L) {
   luaL_checkstack(L, 40, NULL);
   ett_pipeline p;
   ett_step_lua_pipeline(L, &p);
-  lua_getfield(L, 1, "closed");
-  lua_getfield(L, 1, "keep_units");
+  ett_lua_raw_field(L, 1, "closed");
+  ett_lua_raw_field(L, 1, "keep_units");
   int closed = lua_toboolean(L, -2), keep_units = lua_toboolean(L, -1);
   ett_step_lua_workspace_new(L);
   void **box = lua_touserdata(L, -1);

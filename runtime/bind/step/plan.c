@@ -96,7 +96,7 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
                        size_t count, void *to) {
   luaL_checktype(L, index, LUA_TTABLE);
   for (size_t i = 0; i < count; i++) {
-    lua_getfield(L, index, fields[i].name);
+    ett_lua_raw_field(L, index, fields[i].name);
     ett_step_lua_read_field(L, &fields[i], (char *)to + fields[i].offset);
     lua_pop(L, 1);
   }
@@ -128,7 +128,7 @@ const ett_step_lua_field *ett_step_lua_plan_field(const char *name) {
 }
 
 static void get_split(lua_State *L, int index, ett_step_plan *plan) {
-  if (lua_getfield(L, index, "split") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "split") == LUA_TNIL)
     return;
   size_t count;
   double *given = ett_lua_doubles(L, -1, &count);
@@ -149,7 +149,7 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
 static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   int64_t node = ett_lua_integer_field(L, index, "gpus_per_node", 1);
-  if (lua_getfield(L, index, "tiers") == LUA_TNIL) {
+  if (ett_lua_raw_field(L, index, "tiers") == LUA_TNIL) {
     *t = (ett_tiers){.count = 2, .size = {node, ETT_TIER_ALL}, .card = {1, 1}};
     return;
   }
@@ -172,7 +172,7 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
  * have no place on more or longer axes. */
 static void get_torus(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
-  if (lua_getfield(L, index, "torus") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "torus") == LUA_TNIL)
     return;
   luaL_checktype(L, -1, LUA_TTABLE);
   size_t count = lua_rawlen(L, -1);
@@ -192,7 +192,7 @@ static void get_torus(lua_State *L, int index, ett_step_plan *plan) {
 static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   enum { EACH = 5 };
-  if (lua_getfield(L, index, "rates") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "rates") == LUA_TNIL)
     return;
   size_t count;
   const double *given = ett_lua_doubles(L, -1, &count);
@@ -206,7 +206,7 @@ static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
  * bytes/s of its updates. */
 static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
   ett_parts *parts = &plan->parts;
-  if (lua_getfield(L, index, "parts") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "parts") == LUA_TNIL)
     return;
   size_t count;
   double *given = ett_lua_doubles(L, -1, &count);
@@ -224,7 +224,7 @@ static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
 }
 
 static void get_map(lua_State *L, int index, ett_step_plan *plan) {
-  if (lua_getfield(L, index, "rank_map") == LUA_TNIL)
+  if (ett_lua_raw_field(L, index, "rank_map") == LUA_TNIL)
     return;
   const ett_step_lua_map *map = luaL_checkudata(L, -1, ETT_LUA_MAP);
   plan->rank_map = map->device;
@@ -257,7 +257,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   plan->host_rate = ett_lua_number_field(L, index, "host_rate", 0);
   get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
-    lua_getfield(L, index, "orders");
+    ett_lua_raw_field(L, index, "orders");
     ett_step_lua_give_orders(L, lua_gettop(L), plan);
   }
 }
@@ -384,7 +384,7 @@ static ett_degrees get_degrees(lua_State *L, ett_step_plan *plan) {
       FIELD(rank_order, INTEGER, NULL)};
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
-  lua_getfield(L, 1, "cp_ulysses"); /* optional */
+  ett_lua_raw_field(L, 1, "cp_ulysses"); /* optional */
   plan->cp_ulysses = (int)luaL_optinteger(L, -1, 1);
   lua_pop(L, 1);
   return ett_step_degrees(plan);

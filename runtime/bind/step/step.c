@@ -45,10 +45,11 @@ static const char *const other_names[NAMES] = {
     [HIGH] = "high_seconds",
 };
 
-/* As lua_getfield, with a name on the stack. */
+/* As ett_lua_raw_field, with a name on the stack. */
 static int get_named(lua_State *L, int index, int name) {
+  luaL_checktype(L, index, LUA_TTABLE);
   lua_pushvalue(L, name);
-  return lua_gettable(L, index);
+  return lua_rawget(L, index);
 }
 
 /* Reads {seconds, low, high} or {seconds=, low_seconds=, high_seconds=}; low and high are
@@ -232,7 +233,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
     int at = lua_gettop(L);
     ett_step_lua_read(L, at, kind_fields, sizeof kind_fields / sizeof *kind_fields,
                       &program->kinds[k]);
-    lua_getfield(L, at, "uses"); /* operation index -> number of runs */
+    ett_lua_raw_field(L, at, "uses"); /* operation index -> number of runs */
     luaL_checktype(L, -1, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       lua_Integer operation = luaL_checkinteger(L, -2), uses = luaL_checkinteger(L, -1);
@@ -244,7 +245,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
       program->uses[place] = (int32_t)uses;
       program->policy_uses[place] = (double)uses / 2;
     }
-    if (lua_getfield(L, at, "policy_uses") == LUA_TTABLE)
+    if (ett_lua_raw_field(L, at, "policy_uses") == LUA_TTABLE)
       get_policy_uses(L, program, k);
     lua_settop(L, at - 1);
   }
@@ -254,9 +255,9 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
 static ett_program *get_program(lua_State *L, int index, ett_program **to) {
   int top = lua_gettop(L);
   luaL_checktype(L, index, LUA_TTABLE);
-  lua_getfield(L, index, "operations");
+  ett_lua_raw_field(L, index, "operations");
   luaL_checktype(L, top + 1, LUA_TTABLE);
-  lua_getfield(L, index, "kinds");
+  ett_lua_raw_field(L, index, "kinds");
   luaL_checktype(L, top + 2, LUA_TTABLE);
   ett_err err;
   ett_program *program = *to =

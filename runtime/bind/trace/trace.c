@@ -189,7 +189,7 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
     lua_pop(c->L, 1);
     return NULL;
   }
-  lua_getfield(c->L, -1, "reader");
+  ett_lua_raw_field(c->L, -1, "reader");
   void **box = lua_touserdata(c->L, -1);
   ett_trace_reader reader = NULL;
   if (box)
@@ -202,7 +202,7 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
 
 /* Reads the option `args`, each name once; the list anchors its strings. */
 static void get_args(lua_State *L, ett_trace_options *o) {
-  if (lua_getfield(L, 2, "args") == LUA_TNIL)
+  if (ett_lua_raw_field(L, 2, "args") == LUA_TNIL)
     return;
   luaL_checktype(L, -1, LUA_TTABLE);
   const size_t n = lua_rawlen(L, -1);
@@ -244,7 +244,7 @@ static int trace_open(lua_State *L) {
                         k);
   }
   ett_trace_options o = {0};
-  lua_getfield(L, 2, "profile_mode");
+  ett_lua_raw_field(L, 2, "profile_mode");
   o.mode = kinds[luaL_checkoption(L, -1, "auto", modes)];
   o.flows = ett_lua_boolean_field(L, 2, "flows", 0);
   lua_Integer threads = ett_lua_integer_field(L, 2, "threads", 0);
@@ -261,7 +261,7 @@ static int trace_open(lua_State *L) {
   caller c = {.L = L};
   o.context = &c;
   o.nsys = nsys;
-  if (lua_getfield(L, 2, "progress") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, 2, "progress") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TFUNCTION);
     c.progress = lua_gettop(L);
     o.progress = report;

@@ -30,14 +30,6 @@ static inline void ett_lua_options(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
 }
 
-/* Pushes a field of the table at an index without metamethods, which could close the
- * trace in use; returns its type. All arguments of queries are read so. */
-static inline int ett_lua_raw_field(lua_State *L, int index, const char *name) {
-  index = lua_absindex(L, index);
-  lua_pushstring(L, name);
-  return lua_rawget(L, index);
-}
-
 /* ---- filter.c ---- */
 
 typedef struct ett_lua_filter {
