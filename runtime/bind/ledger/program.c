@@ -2,19 +2,25 @@
  *
  * A program evaluates named outputs for named parameters: for one point, for columns, or
  * over intervals. It can also minimise one output. A missing parameter has its value at
- * compile time. lua/ett/ledger/expression.lua
- * compiles them. */
+ * compile time. lua/ett/ledger/expression.lua compiles them. */
 #include <math.h>
 #include <string.h>
 
-#include "bind/ledger/program.h"
+#include "bind/common.h"
+#include "ledger/search.h"
 
 #define PROGRAM_TYPE "ett.ledger.program"
 
 enum { NAMES = 1, WORK = 2 }; /* user values */
 
-ett_lua_program_box *ett_lua_program(lua_State *L, int index) {
-  ett_lua_program_box *p = luaL_checkudata(L, index, PROGRAM_TYPE);
+typedef struct {
+  ett_tape *tape;                                /* NULL once closed */
+  double *defaults, *inputs, *outputs, *scratch; /* all in user value WORK */
+} program_box;
+
+/* The open program at index 1. */
+static program_box *check_program(lua_State *L) {
+  program_box *p = luaL_checkudata(L, 1, PROGRAM_TYPE);
   if (!p->tape)
     luaL_error(L, "the program is closed");
   return p;
@@ -65,7 +71,7 @@ static size_t copy_names(lua_State *L, const char *name, int indexed) {
 static int program_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
-  ett_lua_program_box *p = lua_newuserdatauv(L, sizeof *p, 2); /* 2 */
+  program_box *p = lua_newuserdatauv(L, sizeof *p, 2); /* 2 */
   memset(p, 0, sizeof *p);
   luaL_setmetatable(L, PROGRAM_TYPE);
   lua_createtable(L, 0, 2); /* {outputs = names, inputs = names, [name] = index} */
@@ -115,20 +121,22 @@ static int program_value(lua_State *L) {
 }
 
 static int program_close(lua_State *L) {
-  ett_lua_program_box *p = luaL_checkudata(L, 1, PROGRAM_TYPE);
+  program_box *p = luaL_checkudata(L, 1, PROGRAM_TYPE);
   ett_tape_free(p->tape);
   p->tape = NULL;
   return 0;
 }
 
-int ett_lua_program_names(lua_State *L, const char *which) {
+/* Pushes the list of the program's names ("inputs" or "outputs"); returns its index. */
+static int push_names(lua_State *L, const char *which) {
   lua_getiuservalue(L, 1, NAMES);
   ett_lua_raw_field(L, -1, which);
   lua_remove(L, -2);
   return lua_gettop(L);
 }
 
-size_t ett_lua_program_input(lua_State *L, int key, int names) {
+/* Index of the input named by the string at key; names: the list of inputs. */
+static size_t input_at(lua_State *L, int key, int names) {
   if (lua_type(L, key) != LUA_TSTRING)
     luaL_error(L, "parameters must be named, got a %s key", luaL_typename(L, key));
   lua_pushvalue(L, key);
@@ -139,16 +147,17 @@ size_t ett_lua_program_input(lua_State *L, int key, int names) {
   return index;
 }
 
-void ett_lua_program_read(lua_State *L, const ett_lua_program_box *p, int index,
-                          double *inputs) {
+/* Fills the inputs with the defaults and overrides them with the table at index, if any.
+ */
+static void read_inputs(lua_State *L, const program_box *p, int index, double *inputs) {
   memcpy(inputs, p->defaults, ett_tape_inputs(p->tape) * sizeof *inputs);
   if (lua_isnoneornil(L, index))
     return;
   luaL_checktype(L, index, LUA_TTABLE);
-  int names = ett_lua_program_names(L, "inputs");
+  int names = push_names(L, "inputs");
   lua_pushnil(L);
   while (lua_next(L, index)) {
-    size_t i = ett_lua_program_input(L, lua_gettop(L) - 1, names);
+    size_t i = input_at(L, lua_gettop(L) - 1, names);
     if (lua_type(L, -1) != LUA_TNUMBER)
       luaL_error(L, "parameter '%s' must be a number, got %s", lua_tostring(L, -2),
                  luaL_typename(L, -1));
@@ -160,11 +169,11 @@ void ett_lua_program_read(lua_State *L, const ett_lua_program_box *p, int index,
 
 /* evaluate{name = value}: {output = number} */
 static int program_evaluate(lua_State *L) {
-  ett_lua_program_box *p = ett_lua_program(L, 1);
+  program_box *p = check_program(L);
   lua_settop(L, 2);
-  ett_lua_program_read(L, p, 2, p->inputs);
+  read_inputs(L, p, 2, p->inputs);
   ett_tape_evaluate(p->tape, p->inputs, p->outputs, p->scratch);
-  int names = ett_lua_program_names(L, "outputs");
+  int names = push_names(L, "outputs");
   size_t count = ett_tape_outputs(p->tape);
   lua_createtable(L, 0, (int)count);
   for (size_t j = 0; j < count; j++) {
@@ -177,7 +186,7 @@ static int program_evaluate(lua_State *L) {
 
 /* 5: anchors the columns */
 static int program_columns(lua_State *L) {
-  ett_lua_program_box *p = ett_lua_program(L, 1);
+  program_box *p = check_program(L);
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_Integer rows = luaL_checkinteger(L, 3);
   luaL_argcheck(L, rows >= 0 && rows <= 100000000, 3, "0 to 100000000 rows");
@@ -187,11 +196,11 @@ static int program_columns(lua_State *L) {
   memset(columns, 0, (inputs + 1) * sizeof *columns);
   memcpy(p->inputs, p->defaults, inputs * sizeof *p->inputs);
   lua_newtable(L); /* 5: keeps the columns alive */
-  int names = ett_lua_program_names(L, "inputs");
+  int names = push_names(L, "inputs");
   lua_pushnil(L);
   while (lua_next(L, 2)) {
     int value = lua_gettop(L);
-    size_t i = ett_lua_program_input(L, value - 1, names);
+    size_t i = input_at(L, value - 1, names);
     if (lua_type(L, value) == LUA_TNUMBER) {
       p->inputs[i] = lua_tonumber(L, value);
     } else {
@@ -213,7 +222,7 @@ static int program_columns(lua_State *L) {
     results[j] = cells + j * (size_t)rows;
   ett_tape_evaluate_columns(p->tape, (size_t)rows, columns, p->inputs, results,
                             p->scratch);
-  int output_names = ett_lua_program_names(L, "outputs");
+  int output_names = push_names(L, "outputs");
   lua_createtable(L, 0, (int)count);
   for (size_t j = 0; j < count; j++) {
     lua_rawgeti(L, output_names, (lua_Integer)j + 1);
@@ -225,7 +234,7 @@ static int program_columns(lua_State *L) {
 
 /* bounds{name = {low, high} or number}: {output = {low, high}} */
 static int program_bounds(lua_State *L) {
-  ett_lua_program_box *p = ett_lua_program(L, 1);
+  program_box *p = check_program(L);
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_settop(L, 2);
   size_t inputs = ett_tape_inputs(p->tape), count = ett_tape_outputs(p->tape);
@@ -234,11 +243,11 @@ static int program_bounds(lua_State *L) {
   ett_interval *out = in + inputs, *scratch = out + count;
   for (size_t i = 0; i < inputs; i++)
     in[i] = (ett_interval){p->defaults[i], p->defaults[i]};
-  int names = ett_lua_program_names(L, "inputs");
+  int names = push_names(L, "inputs");
   lua_pushnil(L);
   while (lua_next(L, 2)) {
     int value = lua_gettop(L);
-    size_t i = ett_lua_program_input(L, value - 1, names);
+    size_t i = input_at(L, value - 1, names);
     if (lua_type(L, value) == LUA_TTABLE) {
       lua_rawgeti(L, value, 1);
       lua_rawgeti(L, value, 2);
@@ -249,7 +258,7 @@ static int program_bounds(lua_State *L) {
     lua_settop(L, value - 1);
   }
   ett_tape_bound(p->tape, in, out, scratch);
-  int output_names = ett_lua_program_names(L, "outputs");
+  int output_names = push_names(L, "outputs");
   lua_createtable(L, 0, (int)count);
   for (size_t j = 0; j < count; j++) {
     lua_rawgeti(L, output_names, (lua_Integer)j + 1);
@@ -259,11 +268,133 @@ static int program_bounds(lua_State *L) {
   return 1;
 }
 
+/* Reads one variable from the value on top of the stack; the list at `keep` anchors its
+ * values. */
+static ett_variable read_variable(lua_State *L, int keep, const char *name) {
+  ett_variable v = {.domain = ETT_DOMAIN_INTEGER};
+  int at = lua_gettop(L);
+  if (lua_type(L, at) != LUA_TTABLE)
+    luaL_error(L, "variable '%s' must be a table, got %s", name, luaL_typename(L, at));
+  v.factor = ett_lua_boolean_field(L, at, "factor", 0);
+  if (ett_lua_raw_field(L, at, "values") != LUA_TNIL) {
+    v.domain = ETT_DOMAIN_LIST;
+    v.values = ett_lua_doubles(L, lua_gettop(L), &v.count);
+    lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
+  } else {
+    if (ett_lua_boolean_field(L, at, "real", 0))
+      v.domain = ETT_DOMAIN_REAL;
+    v.low = ett_lua_number_field(L, at, "low", 1);
+    v.high = ett_lua_number_field(L, at, "high", v.low);
+  }
+  lua_settop(L, at);
+  return v;
+}
+
+typedef struct caller {
+  lua_State *L;
+  const program_box *program;
+  bool raised; /* an error value is on top of the stack */
+} caller;
+
+/* Calls the progress function (stack index 9) with boxes, best and bound. */
+static int report(void *context, const ett_search_result *so_far) {
+  caller *c = context;
+  lua_pushvalue(c->L, 9);
+  lua_pushinteger(c->L, (lua_Integer)so_far->boxes);
+  lua_pushnumber(c->L, so_far->best);
+  lua_pushnumber(c->L, so_far->bound);
+  c->raised = lua_pcall(c->L, 3, 0, 0) != LUA_OK;
+  if (!c->raised && !c->program->tape) {
+    lua_pushliteral(c->L, "the program was closed during its search");
+    c->raised = true;
+  }
+  return c->raised;
+}
+
+/* search{variables = {name = {low=, high=, real=, factor=} or {values=, factor=}},
+ *        fixed = {name = value}, gap=, cutoff=, boxes=, product_limit=, product_equal=,
+ * tolerance=, progress = function(boxes, best, bound)} minimises the output named
+ * `objective`; all other outputs are checks (nonzero = kept). */
+static int program_search(lua_State *L) {
+  program_box *p = check_program(L);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  int outputs = push_names(L, "outputs"); /* 3 */
+  lua_rawgeti(L, outputs, 1);
+  size_t count = ett_tape_outputs(p->tape);
+  const char *first = lua_tostring(L, -1);
+  if (count == 0 || strcmp(first, "1 objective") != 0)
+    return luaL_error(L, "the program has no output '1 objective'");
+  ett_lua_raw_field(L, 2, "fixed");
+  lua_replace(L, 4);
+  double *inputs =
+      lua_newuserdatauv(L, (ett_tape_inputs(p->tape) + 1) * sizeof *inputs, 0); /* 5 */
+  read_inputs(L, p, 4, inputs);
+  lua_newtable(L);                      /* 6: anchors the values */
+  int names = push_names(L, "inputs");  /* 7 */
+  ett_lua_raw_field(L, 2, "variables"); /* 8 */
+  luaL_checktype(L, 8, LUA_TTABLE);
+  ett_variable variables[ETT_SEARCH_MAX];
+  size_t given = 0, count_of_variables = 0;
+  for (lua_pushnil(L); lua_next(L, 8); lua_pop(L, 1), given++)
+    input_at(L, lua_gettop(L) - 1, names);
+  if (given > ETT_SEARCH_MAX)
+    return luaL_error(L, "a search takes at most %d variables", ETT_SEARCH_MAX);
+  for (size_t i = 0; i < ett_tape_inputs(p->tape); i++) { /* in the order of the inputs */
+    lua_rawgeti(L, names, (lua_Integer)i + 1);
+    const char *name = lua_tostring(L, -1);
+    if (ett_lua_raw_field(L, 8, name) != LUA_TNIL) {
+      variables[count_of_variables] = read_variable(L, 6, name);
+      variables[count_of_variables++].input = i;
+    }
+    lua_settop(L, 8);
+  }
+  ett_search_options options = {
+      .gap = ett_lua_number_field(L, 2, "gap", 0),
+      .cut = true,
+      .cutoff = ett_lua_number_field(L, 2, "cutoff", INFINITY),
+      .boxes = (size_t)ett_lua_integer_field(L, 2, "boxes", 0),
+      .product_limit = ett_lua_number_field(L, 2, "product_limit", 0),
+      .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),
+      .tolerance = ett_lua_number_field(L, 2, "tolerance", 0),
+  };
+  caller c = {.L = L, .program = p};
+  if (ett_lua_raw_field(L, 2, "progress") != LUA_TNIL) { /* 9 */
+    luaL_checktype(L, 9, LUA_TFUNCTION);
+    options.progress = report;
+    options.context = &c;
+  }
+  ett_search_result result;
+  ett_err err = {0};
+  if (ett_search_run(p->tape, inputs, variables, count_of_variables, &options, &result,
+                     &err) != 0)
+    return c.raised ? lua_error(L) : ett_lua_raise(L, &err);
+  lua_createtable(L, 0, 7);
+  ett_lua_set_boolean(L, "found", result.found);
+  ett_lua_set_boolean(L, "proven", result.proven);
+  ett_lua_set_number(L, "best", result.best);
+  ett_lua_set_number(L, "bound", result.bound);
+  ett_lua_set_integer(L, "boxes", (lua_Integer)result.boxes);
+  ett_lua_set_integer(L, "evaluations", (lua_Integer)result.evaluations);
+  lua_createtable(L, 0, (int)count_of_variables);
+  for (size_t i = 0; result.found && i < count_of_variables; i++) {
+    lua_rawgeti(L, names, (lua_Integer)variables[i].input + 1);
+    if (variables[i].domain == ETT_DOMAIN_REAL ||
+        result.point[i] != rint(result.point[i]))
+      lua_pushnumber(L, result.point[i]);
+    else
+      lua_pushinteger(L, (lua_Integer)result.point[i]);
+    lua_rawset(L, -3);
+  }
+  lua_setfield(L, -2, "point");
+  return 1;
+}
+
 static const luaL_Reg methods[] = {
     {"evaluate", program_evaluate},
     {"columns", program_columns},
     {"bounds", program_bounds},
-    {"search", ett_lua_program_search},
+    {"search", program_search},
     {NULL, NULL},
 };
 
