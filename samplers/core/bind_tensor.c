@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "samplers/core/memory.h"
-#include "samplers/core/random.h"
 
 /* A memory block shared by several tensors. */
 typedef struct {
@@ -145,8 +145,8 @@ static int tensor_normal(lua_State *L) {
   uint64_t state = (uint64_t)luaL_checkinteger(L, 2) * 0x2545f4914f6cdd1du;
   const double deviation = luaL_checknumber(L, 3);
   for (size_t i = 0; i < t->count; i++) {
-    double u = (double)((ett_sample_random(&state) >> 11) + 1) * 0x1p-53;
-    double v = (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
+    double u = (double)((ett_random(&state) >> 11) + 1) * 0x1p-53;
+    double v = (double)(ett_random(&state) >> 11) * 0x1p-53;
     t->data[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
   }
   lua_settop(L, 1);

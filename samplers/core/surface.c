@@ -10,11 +10,12 @@ static const double rough_range[2] = {1e-4, 0.9}, local_range[2] = {0.05, 5.0};
 
 struct ett_sample_surface {
   size_t count, width;
-  double *x;     /* count x width, scaled to unit spread; begins the memory of all five */
-  double *y;     /* centred */
-  double *doubt; /* factors of the noise variance */
+  double *x;      /* count x width, scaled to unit spread; begins the memory of all six */
+  double *y;      /* centred */
+  double *doubt;  /* factors of the noise variance */
   double *factor; /* lower Cholesky factor of the kernel matrix */
   double *weight; /* inverse kernel matrix times y */
+  double *one;    /* count values: room for one point's covariances */
   double centre[MOST_WIDTH], spread[MOST_WIDTH];
   double length[MOST_WIDTH];
   double mean, amplitude2, noise2;
@@ -179,7 +180,7 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
     }
   ett_sample_surface *s = calloc(1, sizeof *s);
   if (s)
-    s->x = malloc(count * (width + 3 + count) * sizeof *x);
+    s->x = malloc(count * (width + 4 + count) * sizeof *x);
   if (!s || !s->x) {
     ett_sample_surface_free(s);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
@@ -188,7 +189,8 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
   s->y = s->x + count * width;
   s->doubt = s->y + count;
   s->weight = s->doubt + count;
-  s->factor = s->weight + count;
+  s->one = s->weight + count;
+  s->factor = s->one + count;
   s->count = count;
   s->width = width;
   for (size_t i = 0; i < count; i++)
@@ -254,30 +256,22 @@ double ett_sample_surface_noise(const ett_sample_surface *s) {
 double ett_sample_surface_predict(const ett_sample_surface *s, const double *x,
                                   double *deviation) {
   const size_t n = s->count;
-  double point[MOST_WIDTH];
+  double point[MOST_WIDTH], *v = s->one;
   for (size_t d = 0; d < s->width; d++)
     point[d] = (x[d] - s->centre[d]) / s->spread[d];
-  double *v = malloc(n * sizeof *v);
-  if (!v)
-    return *deviation = NAN;
   for (size_t i = 0; i < n; i++)
     v[i] = kernel(s, point, s->x + i * s->width);
   const double mean = s->mean + dot(v, s->weight, n);
   solve_lower(s->factor, n, 0, v);
   const double variance = 1 - dot(v, v, n);
   *deviation = sqrt(s->amplitude2 * (variance > 0 ? variance : 0));
-  free(v);
   return mean;
 }
 
 /* y_i - weight_i / (K^-1)_ii (Rasmussen and Williams, equation 5.12). */
 double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
-  double *v = malloc(s->count * sizeof *v);
-  if (!v)
-    return NAN;
-  const double diagonal = inverse_diagonal(s->factor, s->count, i, v);
-  free(v);
-  return s->mean + s->y[i] - s->weight[i] / diagonal;
+  return s->mean + s->y[i] -
+         s->weight[i] / inverse_diagonal(s->factor, s->count, i, s->one);
 }
 
 /* Scales points like those of the surface; NULL with err set on failure. */

@@ -36,7 +36,8 @@ size_t ett_sample_surface_scale_count(size_t width, bool rough);
  * length of the short-range kernel. Returns ett_sample_surface_noise. */
 double ett_sample_surface_scales(const ett_sample_surface *surface, double *scales);
 
-/* Mean of the noise-free value at one point, and its standard deviation. */
+/* Mean of the noise-free value at one point, and its standard deviation. Like
+ * ett_sample_surface_leave_one_out, not for two threads at once. */
 double ett_sample_surface_predict(const ett_sample_surface *surface, const double *x,
                                   double *deviation);
 

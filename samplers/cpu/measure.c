@@ -9,8 +9,8 @@
 #endif
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "samplers/core/memory.h"
-#include "samplers/core/random.h"
 #include "samplers/cpu/limit.h"
 
 enum {
@@ -44,7 +44,7 @@ struct ett_cpu_pool {
 
 /* The sum of four 16-bit uniforms approximates a standard normal variate. */
 static float random_normal(uint64_t *state) {
-  uint64_t x = ett_sample_random(state);
+  uint64_t x = ett_random(state);
   int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
                 (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
   return (float)(sum - 131070) * 2.643e-5f;
@@ -197,10 +197,10 @@ static void fill(const ett_cpu_operand *operand, float *at, uint64_t seed) {
   } else if (operand->role == ETT_CPU_INDEX) {
     int32_t *index = (int32_t *)(void *)at;
     for (int64_t i = 0; i < operand->count; i++)
-      index[i] = (int32_t)(ett_sample_random(&seed) % (uint64_t)operand->limit);
+      index[i] = (int32_t)(ett_random(&seed) % (uint64_t)operand->limit);
   } else if (operand->role == ETT_CPU_POSITIVE) {
     for (int64_t i = 0; i < operand->count; i++)
-      at[i] = 0.5f + (float)(ett_sample_random(&seed) >> 40) * 0x1p-24f;
+      at[i] = 0.5f + (float)(ett_random(&seed) >> 40) * 0x1p-24f;
   }
 }
 

@@ -85,12 +85,6 @@ static int compile(lua_State *L) {
   return results;
 }
 
-/* prelude() -> the CUDA C that is placed before every source */
-static int prelude(lua_State *L) {
-  lua_pushstring(L, ett_cuda_prelude());
-  return 1;
-}
-
 /* versions() -> "NVRTC 13.0, cuBLASLt 13.1.0, cuDNN 9.19.0": the libraries found */
 static int versions(lua_State *L) {
   char text[160] = "";
@@ -496,8 +490,8 @@ static int work_profile(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"available", available}, {"compile", compile},   {"open", open_device},
-    {"prelude", prelude},     {"versions", versions}, {NULL, NULL},
+    {"available", available}, {"compile", compile}, {"open", open_device},
+    {"versions", versions},   {NULL, NULL},
 };
 
 static const luaL_Reg device_methods[] = {

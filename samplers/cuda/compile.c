@@ -64,10 +64,6 @@ static const char prelude[] =
     "  return partial[32];\n"
     "}\n";
 
-const char *ett_cuda_prelude(void) {
-  return prelude;
-}
-
 size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype) {
   static const size_t bytes[] = {[ETT_CUDA_FP16] = 2,
                                  [ETT_CUDA_BF16] = 2,

@@ -28,7 +28,4 @@ int ett_cuda_compile(const char *source, const char *label, int first_line,
                      ett_cuda_dtype dtype, int capability, void **cubin, size_t *bytes,
                      char **log, ett_err *err);
 
-/* The prelude; ETT_DTYPE is the ett_cuda_dtype of T. */
-const char *ett_cuda_prelude(void);
-
 #endif

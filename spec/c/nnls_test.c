@@ -8,12 +8,11 @@
 
 #include <cmocka.h>
 
+#include "base/random.h"
 #include "regress/fit/nnls.h"
-#include "regress/serve/design.h"
 
 static double uniform(uint64_t *state) {
-  *state = ett_mix64(*state + 1);
-  return (double)(*state >> 11) / 9007199254740992.0;
+  return (double)(ett_random(state) >> 11) / 9007199254740992.0;
 }
 
 /* Karush-Kuhn-Tucker: x >= 0, gradient >= 0 where x = 0 and 0 where x > 0. */

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "regress/serve/compact.h"
 #include "regress/serve/model.h"
 

@@ -361,7 +361,17 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);
 }
 
-void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *c) {
+/* The arguments of a method of programs. */
+typedef struct {
+  ett_program *program;
+  ett_step_plan plan;
+  ett_demands *demands;
+  ett_step_workspace *workspace;
+  ett_err err;
+} call;
+
+/* Reads the arguments from 1 to 4: program, plan, demands, workspace. */
+static void get_call(lua_State *L, call *c) {
   c->program = to_program(L);
   c->demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
   c->workspace = ett_lua_box_check(L, 4, ETT_LUA_WORKSPACE, "workspace");
@@ -369,8 +379,7 @@ void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *c) {
 }
 
 /* Evaluates; raises on an error. 0 while demands have no time. */
-static int evaluate(lua_State *L, ett_step_lua_call *c, int keep_units,
-                    ett_step_result *r) {
+static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
   int status = ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
                                  keep_units, r, &c->err);
   return status < 0 ? ett_lua_raise(L, &c->err) : status == 0;
@@ -380,8 +389,8 @@ static int evaluate(lua_State *L, ett_step_lua_call *c, int keep_units,
  * bubble fraction, pipeline seconds, whether each stage fits its part of the cluster.
  * Nothing while demands have no time. */
 static int program_totals(lua_State *L) {
-  ett_step_lua_call c;
-  ett_step_lua_get_call(L, &c);
+  call c;
+  get_call(L, &c);
   ett_step_result result;
   if (!evaluate(L, &c, 0, &result))
     return 0;
@@ -417,8 +426,8 @@ static int program_evaluate(lua_State *L) {
       RESULT(split_share),
   };
   int keep_units = lua_toboolean(L, 5);
-  ett_step_lua_call c;
-  ett_step_lua_get_call(L, &c);
+  call c;
+  get_call(L, &c);
   ett_step_result r;
   if (!evaluate(L, &c, keep_units, &r))
     return 0;
@@ -449,8 +458,8 @@ static int program_evaluate(lua_State *L) {
 /* program:outline(plan, demands, workspace): bytes of the fullest device, and lower
  * bounds of pipeline seconds and step seconds. */
 static int program_outline(lua_State *L) {
-  ett_step_lua_call c;
-  ett_step_lua_get_call(L, &c);
+  call c;
+  get_call(L, &c);
   ett_step_outline_result o;
   if (ett_step_outline(c.program, &c.plan, c.demands, c.workspace, 0, &o, &c.err) != 0)
     return ett_lua_raise(L, &c.err);
@@ -464,8 +473,8 @@ static int program_outline(lua_State *L) {
 static int program_interval(lua_State *L) {
   double correlation = luaL_checknumber(L, 5), low, high;
   luaL_argcheck(L, correlation >= 0 && correlation <= 1, 5, "must be 0 to 1");
-  ett_step_lua_call c;
-  ett_step_lua_get_call(L, &c);
+  call c;
+  get_call(L, &c);
   int status = ett_step_interval(c.program, &c.plan, c.demands, c.workspace, correlation,
                                  &low, &high, &c.err);
   if (status < 0)
@@ -482,9 +491,9 @@ static int program_interval(lua_State *L) {
  * no time. */
 static int program_slowed(lua_State *L) {
   size_t numbers;
-  ett_step_lua_call c;
+  call c;
   const double *factors = ett_lua_doubles(L, 5, &numbers);
-  ett_step_lua_get_call(L, &c);
+  get_call(L, &c);
   luaL_argcheck(L, c.plan.pp >= 1, 2, "has no stages");
   luaL_argcheck(L, numbers % (size_t)c.plan.pp == 0, 5,
                 "must hold one factor per stage in each list");

@@ -58,18 +58,6 @@ void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void
 /* The plan field of that name, with its offset in ett_step_plan; NULL: none. */
 const ett_step_lua_field *ett_step_lua_plan_field(const char *name);
 
-/* The arguments of a method of programs: program, plan, demands, workspace. */
-typedef struct ett_step_lua_call {
-  ett_program *program;
-  ett_step_plan plan;
-  ett_demands *demands;
-  ett_step_workspace *workspace;
-  ett_err err;
-} ett_step_lua_call;
-
-/* Reads the arguments from 1 to 4. */
-void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *call);
-
 /* Pushes one demand of the demands object at `box` as a table. */
 void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index) {
+/* Pushes an empty selection of the trace at trace_index; the caller fills its rows. */
+static ett_lua_selection *new_selection(lua_State *L, int trace_index) {
   trace_index = lua_absindex(L, trace_index);
   ett_lua_selection *x = lua_newuserdatauv(L, sizeof *x, 1);
   *x = (ett_lua_selection){0};
@@ -28,7 +29,7 @@ ett_lua_selection *ett_lua_check_selection(lua_State *L, int index) {
 /* Pushes a selection of the same trace as the one at index. */
 static ett_lua_selection *sibling(lua_State *L, int index) {
   lua_getiuservalue(L, index, 1);
-  ett_lua_selection *x = ett_lua_new_selection(L, -1);
+  ett_lua_selection *x = new_selection(L, -1);
   lua_remove(L, -2);
   return x;
 }
@@ -61,7 +62,7 @@ void ett_lua_push_selected(lua_State *L, int trace_index, const ett_selection *f
   int top = lua_gettop(L);
   ett_lua_filter filter;
   ett_lua_read_filter(L, filter_index, t, &filter);
-  ett_lua_selection *x = ett_lua_new_selection(L, trace_index);
+  ett_lua_selection *x = new_selection(L, trace_index);
   ett_lua_check_memory(L, ett_select(&x->s, t, from, &filter.f));
   if (lua_gettop(L) > top + 1)
     lua_replace(L, top + 1);

@@ -76,9 +76,6 @@ typedef struct ett_lua_selection {
 /* The selection at an index; raises if its trace is closed. */
 ett_lua_selection *ett_lua_check_selection(lua_State *L, int index);
 
-/* Pushes an empty selection of the trace at trace_index; the caller fills its rows. */
-ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index);
-
 /* Keys from the string or list at index ("name", "arg:NAME", …), in a userdata left on
  * the stack. */
 ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *count);

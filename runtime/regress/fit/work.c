@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/doubles.h"
+#include "base/random.h"
 
 double ett_work_quantile(double *values, size_t n, double q) {
   if (n == 0)

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/random.h"
+
 static const char *const names[ETT_FAMILY_COUNT] = {
     "raw",       "gemm",       "attention",  "rowwise", "embedding",
     "optimizer", "collective", "alpha_beta", "wave"};
@@ -342,13 +344,6 @@ double ett_design_size(const ett_design *design, const double *dims) {
   default:
     return x[0];
   }
-}
-
-uint64_t ett_mix64(uint64_t x) {
-  x += UINT64_C(0x9E3779B97F4A7C15);
-  x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-  x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
-  return x ^ (x >> 31);
 }
 
 bool ett_design_ordered(const ett_design *design) {

@@ -88,7 +88,4 @@ bool ett_design_ordered(const ett_design *design);
  * vocabulary of all ranks: kernels that differ only in it share a fold. */
 uint64_t ett_design_kernel(const ett_design *design, const double *dims);
 
-/* splitmix64 (Steele, Lea, Flood 2014), the generator for all seeded splits. */
-uint64_t ett_mix64(uint64_t x);
-
 #endif

@@ -131,7 +131,9 @@ static int compare_numbers(const ett_key_value *a, const ett_key_value *b) {
   return p < q ? -1 : p > q ? 1 : (isnan(p) != 0) - (isnan(q) != 0);
 }
 
-int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b) {
+/* Missing values first, then numbers, then texts bytewise. */
+static int compare_values(const ett_trace *t, const ett_key_value *a,
+                          const ett_key_value *b) {
   int x = a->type == ETT_ARG_NONE ? 0 : a->type == ETT_ARG_TEXT ? 2 : 1;
   int y = b->type == ETT_ARG_NONE ? 0 : b->type == ETT_ARG_TEXT ? 2 : 1;
   if (x != y)
@@ -168,8 +170,8 @@ static int by_values(const void *a, const void *b, void *context) {
   const order *o = context;
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   for (uint32_t k = 0; k < o->keys; k++) {
-    int c = ett_key_compare(o->t, &o->values[(size_t)x * o->keys + k],
-                            &o->values[(size_t)y * o->keys + k]);
+    int c = compare_values(o->t, &o->values[(size_t)x * o->keys + k],
+                           &o->values[(size_t)y * o->keys + k]);
     if (c)
       return c;
   }

@@ -41,9 +41,6 @@ const char *ett_key_name(ett_key_kind kind);
 
 ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row);
 
-/* Missing values first, then numbers, then texts bytewise. */
-int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b);
-
 typedef struct ett_groups {
   uint32_t count, key_count;
   ett_key_value *values; /* count × key_count */

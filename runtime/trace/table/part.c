@@ -70,7 +70,8 @@ int ett_trace_class_find(const char *name) {
   return -1;
 }
 
-ett_trace_class ett_trace_classify(const char *category, size_t length) {
+/* Class of a category text; covers both Kineto formats and tables of Nsight exports. */
+static ett_trace_class classify(const char *category, size_t length) {
   static const struct {
     const char *category;
     ett_trace_class is;
@@ -148,7 +149,7 @@ uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length) {
   if (id == ETT_STRING_NONE)
     return ETT_CATEGORY_NONE;
   if (fresh)
-    l->category_class[id] = (uint8_t)ett_trace_classify(text, length);
+    l->category_class[id] = (uint8_t)classify(text, length);
   return (uint16_t)id;
 }
 

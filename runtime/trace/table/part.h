@@ -56,9 +56,6 @@ typedef struct ett_lexicon {
 
 void ett_lexicon_free(ett_lexicon *l);
 
-/* Class of a category text; covers both Kineto formats and tables of Nsight exports. */
-ett_trace_class ett_trace_classify(const char *category, size_t length);
-
 /* Number of a category; ETT_CATEGORY_NONE if none is left or memory runs out. */
 uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length);
 

@@ -44,7 +44,9 @@ static inline int same(const char *a, const char *b, size_t n) {
   return load64(a + n - 8) == load64(b + n - 8);
 }
 
-uint32_t ett_strings_hash(const char *text, size_t length) {
+/* 64-bit multiply hash of the bytes, folded to 32; the same on every machine with the
+ * same byte order. */
+static uint32_t hash_of(const char *text, size_t length) {
   const uint64_t k0 = 0x9E3779B97F4A7C15u, k1 = 0xD6E8FEB86659FD93u;
   uint64_t h = k0 ^ length;
   const char *p = text;
@@ -113,7 +115,7 @@ static int grow(ett_strings *t) {
 uint32_t ett_strings_find(const ett_strings *t, const char *text, size_t length) {
   if (!t->slots)
     return ETT_STRING_NONE;
-  uint32_t hash = ett_strings_hash(text, length);
+  uint32_t hash = hash_of(text, length);
   for (uint32_t s = hash & t->mask; t->slots[s]; s = (s + 1) & t->mask) {
     const ett_string *item = &t->items[t->slots[s] - 1];
     if (item->hash == hash && item->length == length && same(item->text, text, length))
@@ -126,7 +128,7 @@ uint32_t ett_strings_put(ett_strings *t, const char *text, size_t length, uint64
                          int *fresh) {
   if (fresh)
     *fresh = 0;
-  uint32_t hash = ett_strings_hash(text, length), s = 0;
+  uint32_t hash = hash_of(text, length), s = 0;
   if (t->slots) {
     for (s = hash & t->mask; t->slots[s]; s = (s + 1) & t->mask) {
       ett_string *item = &t->items[t->slots[s] - 1];

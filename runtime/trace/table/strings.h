@@ -41,8 +41,4 @@ uint32_t ett_strings_find(const ett_strings *t, const char *text, size_t length)
 /* Bytes held by table and arena. */
 size_t ett_strings_bytes(const ett_strings *t);
 
-/* 64-bit multiply hash of the bytes, folded to 32; the same on every machine with the
- * same byte order. */
-uint32_t ett_strings_hash(const char *text, size_t length);
-
 #endif
