@@ -34,15 +34,30 @@ int ett_lua_raise(lua_State *L, const ett_err *err) {
   lua_error(L);
 }
 
+/* Whether a finaliser runs. From 5.4.4 on, lua_gc refuses with -1 then; before, the
+ * collector is stopped. */
+static int in_finaliser(lua_State *L) {
+  const int running = lua_gc(L, LUA_GCISRUNNING);
+  return running < 0 || (LUA_VERSION_RELEASE_NUM < 50404 && running == 0);
+}
+
+/* The method `close`; upvalue 1 closes. */
+static int close_object(lua_State *L) {
+  return in_finaliser(L) ? 0 : lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close) {
+  static const luaL_Reg ends[] = {
+      {"close", close_object}, {"__close", close_object}, {NULL, NULL}};
   luaL_newmetatable(L, name);
   if (methods)
     luaL_setfuncs(L, methods, 0);
   if (close) {
-    const luaL_Reg ends[] = {
-        {"close", close}, {"__close", close}, {"__gc", close}, {NULL, NULL}};
-    luaL_setfuncs(L, ends, 0);
+    lua_pushcfunction(L, close);
+    lua_setfield(L, -2, "__gc");
+    lua_pushcfunction(L, close);
+    luaL_setfuncs(L, ends, 1);
   }
   lua_pushvalue(L, -1);
   lua_setfield(L, -2, "__index");

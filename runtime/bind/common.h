@@ -40,7 +40,8 @@ int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
 /* Creates the metatable of a userdata type; it is its own __index. Methods may be
  * NULL; close (or NULL) becomes the method `close`, __close and __gc; it may run twice.
- */
+ * In a finaliser the method does nothing, because an allocation of a call that uses the
+ * object may have started the finaliser. The collector then closes the object later. */
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
 

@@ -150,6 +150,12 @@ describe("a script", function()
       if pcall(require, "ett.cpu") then
         local pool, call = require("ett.cpu").pool(0, 1), { kind = "scale", rows = 8, cols = 8 }
         pool:measure(closes(pool, { call }), closes(pool))
+        local measure, calls, options = pool.measure, { call }, {}
+        collectgarbage("incremental", 100, 1000, 63)
+        collectgarbage "stop"
+        setmetatable({}, { __gc = function() pool:close() end })
+        collectgarbage "restart"
+        measure(pool, calls, options)
         assert(pool:probe() > 0)
       end
       print("open", demands:count(), plans:count(), search:evaluate {}["1 objective"])]]

@@ -30,37 +30,7 @@ static int trace_string(lua_State *L) {
   return 1;
 }
 
-/* The owner of a trace: user value 1 of its box. A query has the box on its stack, so the
- * owner is collected only after the query. */
-#define OWNER "ett.trace.owner"
-
-static int owner_gc(lua_State *L) {
-  void **owner = luaL_checkudata(L, 1, OWNER), *t = *owner;
-  *owner = NULL;
-  ett_trace_free(t);
-  return 0;
-}
-
-/* Whether a finalizer runs: an allocation of a query may have started it. From 5.4.4 on,
- * lua_gc refuses with -1 then; before, the collector is stopped. */
-static bool in_finalizer(lua_State *L) {
-  const int running = lua_gc(L, LUA_GCISRUNNING);
-  return running < 0 || (LUA_VERSION_RELEASE_NUM < 50404 && running == 0);
-}
-
-/* In a finalizer the memory is freed with the owner: a query may be using it. */
-static int trace_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);
-  *box = NULL;
-  if (in_finalizer(L))
-    return 0;
-  lua_getiuservalue(L, 1, 1);
-  void **owner = lua_touserdata(L, -1), *t = owner ? *owner : NULL;
-  if (owner)
-    *owner = NULL;
-  ett_trace_free(t);
-  return 0;
-}
+ETT_LUA_CLOSE(trace_close, ETT_LUA_TRACE, ett_trace_free)
 
 static int trace_tostring(lua_State *L) {
   ett_trace **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);
@@ -268,11 +238,9 @@ static int trace_open(lua_State *L) {
   }
   void **box = ett_lua_box_new(L, ETT_LUA_TRACE);
   int self = lua_gettop(L);
-  void **owner = ett_lua_box_new(L, OWNER);
-  lua_setiuservalue(L, self, 1);
   luaL_checkstack(L, 16, NULL);
   ett_err err;
-  *box = *owner = ett_trace_open(path, &o, &err);
+  *box = ett_trace_open(path, &o, &err);
   if (c.raised)
     return lua_error(L);
   if (!*box)
@@ -284,7 +252,6 @@ static int trace_open(lua_State *L) {
 static const luaL_Reg methods[] = {
     {"events", trace_events},       {"intervals", trace_intervals},
     {"string", trace_string},       {"name_set", ett_lua_trace_name_set},
-    {"close", trace_close},         {"__close", trace_close},
     {"__tostring", trace_tostring}, {NULL, NULL},
 };
 
@@ -297,8 +264,7 @@ int luaopen_ett_trace(lua_State *L) {
   luaL_requiref(L, "ett.interval", luaopen_ett_interval, 0);
   ett_lua_selection_type(L);
   ett_lua_name_set_type(L);
-  ett_lua_type(L, OWNER, (const luaL_Reg[]){{"__gc", owner_gc}, {NULL, NULL}}, NULL);
-  ett_lua_type(L, ETT_LUA_TRACE, methods, NULL);
+  ett_lua_type(L, ETT_LUA_TRACE, methods, trace_close);
   luaL_getmetatable(L, ETT_LUA_TRACE);
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, trace_index, 1);
