@@ -47,8 +47,8 @@ int ett_group_kind_of(const char *name); /* -1: none */
 
 int64_t ett_degrees_world(const ett_degrees *degrees);
 
-/* Fails if an order repeats an axis, if experts do not divide the ranks, or if dense
- * layers and experts would be on different pipeline ranks. */
+/* Fails if an order repeats an axis, or if experts do not divide the ranks. Dense layers
+ * and experts must be on the same pipeline ranks. */
 int ett_degrees_check(const ett_degrees *degrees, ett_err *err);
 
 ett_rank_group ett_degrees_group(const ett_degrees *degrees, ett_group_kind kind);

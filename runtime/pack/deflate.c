@@ -4,26 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static char *base64(const uint8_t *bytes, size_t size, size_t *length) {
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  char *text = malloc((size + 2) / 3 * 4 + 1), *to = text;
-  if (!text)
-    return NULL;
-  for (size_t i = 0; i < size; i += 3) {
-    uint32_t left = size - i < 3 ? (uint32_t)(size - i) : 3;
-    uint32_t word = (uint32_t)bytes[i] << 16;
-    word |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
-    word |= left > 2 ? bytes[i + 2] : 0;
-    *to++ = digits[word >> 18];
-    *to++ = digits[word >> 12 & 63];
-    *to++ = left > 1 ? digits[word >> 6 & 63] : '=';
-    *to++ = left > 2 ? digits[word & 63] : '=';
-  }
-  *to = 0;
-  *length = (size_t)(to - text);
-  return text;
-}
+#include "base/base64.h"
 
 /* Deflates into out, which has `room` bytes. Returns the number of bytes, 0 on
  * failure. */
@@ -52,7 +33,7 @@ char *ett_pack_deflate(const void *bytes, size_t size, size_t *length, ett_err *
   size_t room = size + size / 16 + 1024; /* worst case: stored blocks */
   uint8_t *out = malloc(room), *level = malloc(ISAL_DEF_LVL3_DEFAULT);
   size_t used = out && level ? deflate(bytes, size, out, room, level) : 0;
-  char *text = used ? base64(out, used, length) : NULL;
+  char *text = used ? ett_base64(out, used, length) : NULL;
   if (out && level && !used)
     ett_err_set(err, ETT_ERR_INTERNAL, "ISA-L could not deflate %zu bytes", size);
   else if (!text)

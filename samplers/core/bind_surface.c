@@ -15,10 +15,10 @@ typedef struct {
   size_t count, width, scales;
 } surface_box;
 
-/* sample.surface(points, width, values, scales?, doubt?, rough?) -> surface | nil, error
- * points: the features of all points in one list, point after point scales: from
- * surface:scales(); skips the search doubt: a factor of the noise's variance for each
- * point rough: true adds the short-range kernel */
+/* sample.surface(points, width, values, scales?, doubt?, rough?) -> surface | nil, error.
+ * points: the features of all points in one list, point after point. scales: from
+ * surface:scales(); skips the search. doubt: a factor of the noise's variance for each
+ * point. rough: true adds the short-range kernel. */
 static int surface_new(lua_State *L) {
   size_t n, all, given = 0, doubts = 0;
   lua_settop(L, 6);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
+
 #define FORMAT 2
 #define LEAF 255
 #define DEEPEST 64
@@ -69,8 +71,7 @@ static double get_double(bytes *b) {
   return value;
 }
 
-/* --- forests ---------------------------------------------------------------------------
- */
+/* ---- forests ---- */
 
 /* The distinct thresholds of a forest, ascending, feature by feature: those of feature f
  * are value[from[f] .. from[f + 1]). A node names its threshold by the place in this
@@ -281,35 +282,13 @@ static int get_forest(bytes *b, int features, ett_forest *f, ett_err *err) {
   return b->bad ? ett_err_set(err, ETT_ERR_FORMAT, "damaged trees") : 0;
 }
 
-/* --- base64 (RFC 4648)
- * ------------------------------------------------------------------ */
-
-static const char alphabet[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static char *encode(const unsigned char *data, size_t n, size_t *length) {
-  char *out = malloc((n + 2) / 3 * 4 + 1), *at = out;
-  if (!out)
-    return NULL;
-  for (size_t i = 0; i < n; i += 3) {
-    uint32_t word = (uint32_t)data[i] << 16;
-    word |= i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0;
-    word |= i + 2 < n ? (uint32_t)data[i + 2] : 0;
-    *at++ = alphabet[word >> 18];
-    *at++ = alphabet[word >> 12 & 63];
-    *at++ = i + 1 < n ? alphabet[word >> 6 & 63] : '=';
-    *at++ = i + 2 < n ? alphabet[word & 63] : '=';
-  }
-  *at = 0;
-  *length = (size_t)(at - out);
-  return out;
-}
+/* ---- base64 (RFC 4648) ---- */
 
 static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
   int value[256];
   memset(value, -1, sizeof value);
   for (int i = 0; i < 64; i++)
-    value[(unsigned char)alphabet[i]] = i;
+    value[(unsigned char)ett_base64_digits[i]] = i;
   out->data = malloc(n / 4 * 3 + 4);
   if (!out->data)
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu characters", n);
@@ -356,8 +335,7 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
   return 0;
 }
 
-/* --- models
- * ----------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 /* The scalars of a model in the order of the file, which has the last two with `modes`.
  */
@@ -407,7 +385,7 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
     put_forest(&b, &m->forest[i], m->features);
   put_forest(&b, &m->difficulty, m->features);
   if (!b.bad && !b.deep)
-    *text = encode(b.data, b.length, length);
+    *text = ett_base64(b.data, b.length, length);
   free(b.data);
   if (b.deep)
     return ett_err_set(err, ETT_ERR_ARGUMENT,

@@ -88,7 +88,7 @@ int ett_model_value(ett_model *model, const double *dims, ett_prediction *out,
                     ett_err *err);
 
 /* Median of the residuals of the `count` sizes nearest to position `at` in a sorted list
- * of `total`, without the one at `without` (pass total to use all). */
+ * of `total`. The size at `without` is left out; total: none. */
 double ett_model_neighbours(const double *residual, size_t total, size_t at, size_t count,
                             size_t without);
 
