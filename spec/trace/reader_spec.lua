@@ -1,3 +1,4 @@
+local io_module = require "ett.io"
 local merged = require "ett.base.merged"
 local raised = require "raised"
 local trace = require "ett.trace"
@@ -111,6 +112,8 @@ describe("ett.trace readers", function()
     assert.same({ 60000, 5000 }, (pairs_:columns { "dur" }))
     assert.equal("python", pairs_:get(1, "process"))
     assert.equal("main", pairs_:get(1, "thread"))
+    assert.equal(2, #t:events { class = "annotation", process = "python", thread = { "main", "other" } })
+    assert.equal(0, #t:events { process = "main" })
     assert.equal(1, warning(t, "unmatched_begin").count)
     assert.equal(9, t.files[1].seen_count)
     assert.equal(#t:events() + 2, #open(path, { flows = true }):events())
@@ -195,17 +198,21 @@ describe("ett.trace readers", function()
     assert.has_error(function() t:events():values("other") end)
   end)
 
-  it("reads a bare array, a byte order mark, gzip, several gzip members and zstd alike", function()
+  it("reads a bare array, a byte order mark, gzip, several gzip members, zstd and long members alike", function()
     local list = {}
     for i = 1, 3000 do list[i] = event { ts = 10 * i, name = "k" .. i % 7, args = { stream = i % 3 } } end
-    local plain = write("a/trace_0.json" and "trace_0.json", document(list))
+    local plain = write("trace_0.json", document(list))
     local want = rows(open(plain))
     assert.equal(3000, #want)
     assert.same(want, rows(open(write("bare.json", "\n[" .. table.concat(list, ",\n") .. "]"))))
     assert.same(want, rows(open(write("mark.json", "\xEF\xBB\xBF" .. document(list)))))
     run(("gzip -k %q && head -c 50000 %q | gzip > %q && tail -c +50001 %q | gzip >> %q && zstd -q %q"):format(plain,
       plain, folder .. "/two.json.gz", plain, folder .. "/two.json.gz", plain))
-    for _, name in ipairs { "trace_0.json.gz", "two.json.gz", "trace_0.json.zst" } do
+    -- flags of a gzip header: text, checksum of the header, extra field, name, comment
+    write("parts.json.gz", "\x1f\x8b\8\x1f\0\0\0\0\0\3" .. "\3\0abc" .. "name\0" .. "comment\0" .. "\0\0"
+      .. assert(io_module.read(folder .. "/trace_0.json.gz")):match("^..........trace_0.json%z(.*)$"))
+    write("long.json", document(list, '"long": "' .. ("x"):rep(3 << 20) .. '", "list": [{}, ["]"]], '))
+    for _, name in ipairs { "trace_0.json.gz", "two.json.gz", "trace_0.json.zst", "parts.json.gz", "long.json" } do
       for threads = 1, 3 do
         local t = open(folder .. "/" .. name, { threads = threads })
         assert.same(want, rows(t))

@@ -15,14 +15,15 @@ local function make(seed)
       ts = roll(2000), dur = roll(80), pid = host and 900 or roll(2), tid = host and 900 + roll(2) or roll(3),
       correlation = roll(60), size = roll(3) > 0 and roll(5) * 64 or nil }
     rows[i] = r
-    local form = '{"ph":"X","cat":"%s","name":"%s","ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"correlation":%d%s}}'
+    local form = '{"ph":"X","cat":"%s","name":"%s","ts":%d,"dur":%d,"pid":%d,"tid":%d,"args":{"correlation":%d,'
+      .. '"share":%.1f,"note":"n%d"%s}}'
     text[i] = form:format(r.cat, r.name, r.ts, r.dur, r.pid, r.tid, r.correlation,
-      r.size and (',"size":%d'):format(r.size) or "")
+      i % 4 + 0.5, i % 3, r.size and (',"size":%d'):format(r.size) or "")
   end
   local path = os.tmpname()
   require("ett.base.folder").write(path,
     '{"distributedInfo":{"rank":4},"traceEvents":[' .. table.concat(text, ",") .. "]}")
-  local t = assert(trace.open(path, { args = { "size" } }))
+  local t = assert(trace.open(path, { args = { "size", "share", "note" } }))
   os.remove(path)
   local least = math.huge
   for _, r in ipairs(rows) do least = math.min(least, r.ts) end
@@ -36,7 +37,7 @@ end
 
 local function keep(rows, test)
   local out = {}
-  for i, r in ipairs(rows) do if test(r) then out[#out + 1] = i end end
+  for i, r in ipairs(rows) do if test(r, i) then out[#out + 1] = i end end
   return out
 end
 
@@ -69,6 +70,7 @@ describe("selections", function()
       { { starts_in = { 500000, 700000 } }, function(r) return r.ts >= 500000 and r.ts < 700000 end },
       { { has_arg = "size" }, function(r) return r.size ~= nil end },
       { { arg = { size = 128 }, class = "kernel" }, function(r) return r.size == 128 and r.class == "kernel" end },
+      { { arg = { share = 1.5, note = "n2" } }, function(_, i) return i % 4 == 1 and i % 3 == 2 end },
     }
     for _, check in ipairs(checks) do
       local want = keep(rows, check[2])
@@ -102,6 +104,7 @@ describe("selections", function()
     local a, b = t:events { class = "kernel" }, t:events { window = { 0, 600000 } }
     local function both(r) return r.class == "kernel", r.ts < 600000 end
     assert.same(keep(rows, function(r) local x, y = both(r) return x or y end), places(a + b))
+    assert.same(places(a + b), places(a:sort("dur") + b))
     assert.same(keep(rows, function(r) local x, y = both(r) return x and y end), places(a & b))
     assert.same(keep(rows, function(r) local x, y = both(r) return x and not y end), places(a - b))
     local starts = (a:sort("ts"):columns { "ts" })

@@ -195,15 +195,6 @@ static int table_names(lua_State *L) {
   return 1;
 }
 
-/* t:has(column) -> boolean */
-static int table_has(lua_State *L) {
-  const ett_csv_table *table = check_table(L);
-  size_t length;
-  const char *name = luaL_checklstring(L, 2, &length);
-  lua_pushboolean(L, ett_csv_column(table, name, length) >= 0);
-  return 1;
-}
-
 static int table_close(lua_State *L) {
   ett_csv_free(check_table(L));
   return 0;
@@ -220,9 +211,10 @@ static const luaL_Reg functions[] = {
     {"decode", csv_decode}, {"read", csv_read}, {NULL, NULL}};
 
 static const luaL_Reg methods[] = {
-    {"numbers", table_numbers}, {"strings", table_strings},     {"line", table_line},
-    {"rows", table_rows},       {"names", table_names},         {"has", table_has},
-    {"__len", table_rows},      {"__tostring", table_tostring}, {NULL, NULL},
+    {"numbers", table_numbers},     {"strings", table_strings},
+    {"line", table_line},           {"rows", table_rows},
+    {"names", table_names},         {"__len", table_rows},
+    {"__tostring", table_tostring}, {NULL, NULL},
 };
 
 int luaopen_ett_csv(lua_State *L);

@@ -95,7 +95,7 @@ static int selection_combine(lua_State *L) {
 }
 
 static int selection_sort(lua_State *L) {
-  static const char *const names[] = {"ts", "end", "dur", "row", NULL};
+  static const char *const names[] = {"ts", "end", "dur", NULL};
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
   int key = luaL_checkoption(L, 2, "ts", names);
   ett_lua_selection *y = sibling(L, 1);

@@ -275,10 +275,7 @@ int ett_selection_sort(ett_selection *s, const ett_trace *t, ett_sort_key key) {
     int64_t k = INT64_MAX;
     if (row != ETT_TRACE_NONE) {
       int64_t ts = ETT_ROW(t, ts, row), dur = ETT_ROW(t, dur, row);
-      k = key == ETT_SORT_TS    ? ts
-          : key == ETT_SORT_END ? ts + dur
-          : key == ETT_SORT_DUR ? dur
-                                : 0;
+      k = key == ETT_SORT_TS ? ts : key == ETT_SORT_END ? ts + dur : dur;
     }
     all[i] = (keyed){k, row};
     if (i && by_key(&all[i - 1], &all[i]) > 0)

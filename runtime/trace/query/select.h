@@ -42,12 +42,7 @@ typedef enum ett_rows_op { ETT_ROWS_OR, ETT_ROWS_AND, ETT_ROWS_WITHOUT } ett_row
 int ett_selection_combine(ett_selection *out, const ett_selection *a,
                           const ett_selection *b, ett_rows_op op);
 
-typedef enum ett_sort_key {
-  ETT_SORT_TS,
-  ETT_SORT_END,
-  ETT_SORT_DUR,
-  ETT_SORT_ROW
-} ett_sort_key;
+typedef enum ett_sort_key { ETT_SORT_TS, ETT_SORT_END, ETT_SORT_DUR } ett_sort_key;
 /* Sorts in place, ties by row; holes last. 0 or -1. */
 int ett_selection_sort(ett_selection *s, const ett_trace *t, ett_sort_key key);
 
