@@ -51,6 +51,22 @@ describe("a fit", function()
     near(one, fit("hybrid", twice, doubled):predict({ 1.7e8 }).value, 0.01)
   end)
 
+  fits("of kernels that no law explains serves the median of each kernel's samples", function()
+    local rows, seconds, mix = {}, {}, require("ett.regress").mix
+    for i = 1, 40 do
+      for k = -1, 1 do
+        rows[#rows + 1] = { 1, 256 * i, 1024, 1024 }
+        seconds[#rows] = 1e-5 * i * (0.8 + 0.05 * (mix(i) % 8)) * (1 + 0.001 * k)
+      end
+    end
+    local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, multiprocessors = 132 }
+    for i = 2, #rows, 3 * 7 do
+      local p = r:predict(rows[i])
+      assert.equal("measured", p.provenance)
+      near(seconds[i], p.value, 0.002)
+    end
+  end)
+
   fits("takes two rows, not one", function()
     assert.matches("at least 2 rows",
       raised(regressor.fit, { family = "collective", rows = { { 1e8 } }, seconds = { 1e-3 } }), 1, true)
