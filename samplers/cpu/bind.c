@@ -159,6 +159,21 @@ static int check_operands(lua_State *L, const ett_cpu_kind **kind, ett_cpu_pass 
   return n;
 }
 
+/* Raises if a kernel would overwrite its checked indices: they share memory with an
+ * operand that it writes. */
+static void check_apart(lua_State *L, const ett_cpu_kind *kind, int n,
+                        const ett_cpu_operand *operand, void *const *data) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < n && operand[i].role == ETT_CPU_INDEX; j++) {
+      const ett_cpu_role role = operand[j].role;
+      const float *index = data[i], *other = data[j];
+      if (role != ETT_CPU_INPUT && role != ETT_CPU_INDEX && role != ETT_CPU_POSITIVE &&
+          index < other + operand[j].count && other < index + operand[i].count)
+        luaL_error(L, "%s: operands '%s' and '%s' share memory", kind->name,
+                   operand[i].name, operand[j].name);
+    }
+}
+
 /* cpu.run(kind, pass, dims, { tensor, … }, { scalar, … }): operands in the order and with
  * at least the sizes of cpu.operands. */
 static int run(lua_State *L) {
@@ -182,6 +197,7 @@ static int run(lua_State *L) {
     data[i] = t->data;
     lua_pop(L, 1);
   }
+  check_apart(L, kind, n, operand, data);
   double scalars[8], *scalar = NULL;
   if (lua_istable(L, 5)) {
     memset(scalars, 0, sizeof scalars);

@@ -335,6 +335,14 @@ describe("the CPU kernels", function()
     assert(repeats == 30 or sample.now() - start > 4 * options.budget_seconds, repeats .. " repeats")
   end)
 
+  it("refuses indices that the kernel would overwrite", function()
+    local rows = sample.tensor(64 * 64)
+    assert.error_matches(function()
+      cpu.run("embedding", "backward", { rows = 64, cols = 64, vocab = 64 },
+        { rows:view(1, 64), sample.tensor(64 * 64), rows })
+    end, "embedding: operands 'ids' and 'dtable' share memory")
+  end)
+
   it("refuses a shape whose number of elements exceeds 64 bits", function()
     -- The product is 2^64 + 4.
     local _, err = pcall(cpu.operands, "softmax", "forward", { batch = 769546, rows = 494770, cols = 48448661,
