@@ -81,9 +81,11 @@ describe("the probability that a plan is faster", function()
 
   it("lists the rows of other devices that are not clearly worse", function()
     local rows = {}
-    for i, device in ipairs { "x", "x", "y" } do rows[i] = { values = { 0.8 + 0.2 * i }, device = device } end
-    local function estimate_of(row)
-      return { device = row.device, plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = row.values[1],
+    for i, device in ipairs { "x", "x", "y" } do rows[i] = { values = { 0.8 + 0.2 * i }, cluster = device } end
+    local wanted = {}
+    local function estimate_of(row, interval)
+      wanted[interval] = true
+      return { device = row.cluster, plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = row.values[1],
         low_seconds = 0.8 * row.values[1], high_seconds = 1.2 * row.values[1], operators = {}, collectives = {},
         idle_seconds = row.values[1] }
     end
@@ -91,6 +93,10 @@ describe("the probability that a plan is faster", function()
     assert.equal(1, #s.alike) -- row 2 is 20 % slower on the same device, row 3 40 % on another
     assert.equal(3, s.alike[1].row)
     assert.is_true(s.alike[1].beats_best_percent > 10 and rows[3].best_percent > 10)
+    assert.same({ [true] = true }, wanted)
+    table.remove(rows)
+    sure.rows(rows, estimate_of)
+    assert.is_true(wanted[false]) -- one device: its error is that of every row
   end)
 
   it("has constants that also pairs of plans with a clear order determine", function()

@@ -116,18 +116,21 @@ end
 
 --- Adds best_percent to the first rows of a search.
 ---@param rows table[] sorted, with values
----@param estimate_of function(row) an estimate
+---@param estimate_of function(row, interval) an estimate; interval: false or true
 ---@param shared table? of ett.base.share
 ---@return table { best_percent, alike = rows that beat the best with a probability of at least 10 %, measure_first }
 function sure.rows(rows, estimate_of, shared)
-  local plans = share.each(shared, math.min(20, #rows), function(i)
+  local count, unlike = math.min(20, #rows), false
+  for i = 2, count do unlike = unlike or rows[i].cluster ~= rows[1].cluster end
+  local plans = share.each(shared, count, function(i)
     local row = rows[i]
-    local e = estimate_of(row)
+    local e = estimate_of(row, unlike)
     local parts, whole = explain.parts(e), 0.0
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
     return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = e.device,
-      program = sure.program(e), lines = lines_of(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
-        / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2 / t90 }
+      program = sure.program(e), lines = lines_of(e), spread = not unlike and 0.0
+        or math.log(math.max(e.high_seconds, e.step_seconds) / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2
+          / t90 }
   end)
   local chances, alike = sure.best(plans, 4000), {}
   for i, chance in ipairs(chances) do
