@@ -45,12 +45,24 @@ describe("a search", function()
     assert.equal(lines, (units()))
   end)
 
-  it("refuses a journal of another version of ett", function()
+  it("refuses a journal of another build of ett", function()
     command.ett(folder, fewer .. " --journal j")
-    command.shell(("sed -i '1s/.*/# ett search 0.0.1/' '%s'/j/*/rows-0.jsonl"):format(folder))
+    command.shell(("sed -i '1s/ build .*/ build 0/' '%s'/j/*/rows-0.jsonl"):format(folder))
     local text, status = command.ett(folder, fewer .. " --journal j")
     assert.equal(1, status)
-    assert.matches("rows%-0%.jsonl' was written by ett 0%.0%.1, this is [%d.]+; name another folder", text)
+    assert.matches("rows%-0%.jsonl' was written by ett [%d.]+ build 0, this is [%d.]+ build %x+, and their numbers may "
+      .. "differ; remove the folder 'j/%x+', or name another", text)
+    -- A build: the modules that decide rows.
+    local build = require("ett.search.journal").build
+    local function written(path, line)
+      command.shell(("mkdir -p '%s/%s' && echo '%s' > '%s/%s/a'"):format(folder, path, line, folder, path))
+      return build(folder .. "/share", folder)
+    end
+    local first = written("share/lua/ett/step/page", "one")
+    assert.equal(first, written("share/lua/ett/cli", "one"))
+    local second = written("share/lua/ett/step/page", "two")
+    assert.not_equal(first, second)
+    assert.not_equal(second, written("lib/ett/ett", "one"))
   end)
 
   it("reports a full disk, and keeps all finished lines", function()

@@ -1,8 +1,8 @@
 --- The journal of a search: the finished units and their rows. A killed search resumes from it.
 --
 -- DIR/HASH/rows-RANK.jsonl has one line per unit. HASH covers all inputs of the rows: model, clusters, plan, lists,
--- objectives, limits, and the contents of the files behind them (`sources`). The first line names the version of ett.
--- Each rank appends to its own file and reads all files.
+-- objectives, limits, and the contents of the files behind them (`sources`). The first line names the build of ett
+-- (journal.build). Each rank appends to its own file and reads all files.
 local cache = require "ett.profile.cache"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
@@ -42,7 +42,8 @@ local function content(value, into, seen)
 end
 
 -- The kinds of files that rows depend on by name only.
-local kinds = { "operators", "lua/collectives", "lua/stacks", "lua/schedules", "clusters/devices" }
+local kinds = { "operators", "lua/architectures", "lua/collectives", "lua/stacks", "lua/schedules",
+  "clusters/devices" }
 
 -- Adds the hashes of the files behind a profile: its sample tables or coefficients, and those of other clusters.
 local function add_profile(pieces, profile)
@@ -131,6 +132,28 @@ local function fault_of(entry, rules, row_rules, objectives)
   return found[1]
 end
 
+-- Rooms of Lua modules on which the numbers of rows depend.
+local rooms = { "base", "model", "operator", "plan", "profile", "samples", "search", "step" }
+
+local function add_files(pieces, path)
+  local mode = lfs.attributes(path, "mode")
+  if mode == "file" then pieces[#pieces + 1] = cache.hash_of(path) end
+  for _, name in ipairs(mode == "directory" and folder.names(path, "^[^.]") or {}) do
+    pieces[#pieces + 1] = name
+    add_files(pieces, path .. "/" .. name)
+  end
+end
+
+--- The version of ett, and a hash of its modules in Lua and C that decide rows. Builds of one version may differ.
+---@param root string the folder of ett's files (ett.host)
+---@param prefix string the folder of its programs
+function journal.build(root, prefix)
+  local pieces = {}
+  for _, room in ipairs(rooms) do add_files(pieces, ("%s/lua/ett/%s"):format(root, room)) end
+  for _, own in ipairs { "bin/ett", "lib/ett/libett.so", "lib/ett/ett" } do add_files(pieces, prefix .. "/" .. own) end
+  return ("%s build %s"):format(host.version, files.hash(table.concat(pieces, "\n")))
+end
+
 --- Reads one file: marks its units as done and adds their rows.
 ---@param fault function(entry): string? what is wrong with a line
 local function read(self, path, fault)
@@ -138,10 +161,11 @@ local function read(self, path, fault)
   if not file then return end
   local text = file:read "a"
   file:close()
-  local version = text:match "^# ett search (%S+)"
-  if text:match "\n" and version ~= host.version then
-    error_module.raise("format", "search: journal '%s' was written by ett %s, this is %s; name another folder with "
-      .. "--journal", path, version or "of an unknown version", host.version)
+  local build = text:match "^# ett search ([^\n]*)\n"
+  if text:find "\n" and build ~= self.build then
+    error_module.raise("format", "search: journal '%s' was written by ett %s, this is %s, and their numbers may "
+      .. "differ; remove the folder '%s', or name another folder with --journal", path,
+      build or "of an unknown version", self.build, path:match "^(.*)/")
   end
   local number = 0
   for line in text:gmatch "([^\n]*)\n" do -- a line without its newline was cut off by a kill
@@ -170,7 +194,8 @@ function journal.open(path, space, given, times, rank)
   end
   local own = ("%s/%s"):format(path, hash_of(space, given, times))
   folder.make(own)
-  local self = setmetatable({ done = {}, rows = {}, plans = 0, rule = 0, where = 0, synced = 0 }, Journal)
+  local self = setmetatable({ done = {}, rows = {}, plans = 0, rule = 0, where = 0, synced = 0,
+    build = journal.build(host.root, host.prefix) }, Journal)
   local names = {}
   for name in lfs.dir(own) do if name:match "^rows%-%d+%.jsonl$" then names[#names + 1] = name end end
   table.sort(names)
@@ -184,7 +209,7 @@ end
 
 --- Starts appending; call it after every rank has read all files.
 function Journal:begin()
-  self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(host.version)))
+  self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(self.build)))
 end
 
 --- Records a finished unit.
