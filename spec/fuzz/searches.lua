@@ -80,13 +80,14 @@ local function keep_stacks(c)
   local function some_stack_has(name, value)
     for _, stack in ipairs(names) do
       local s = stacks.get(stack)
-      local has = value or not s[name]
+      local has = value or not s[name] -- of an overlap
       if name == "zero" then has = s.zero_stages:find(value) end
+      if name == "pp" then has = value == 1 or s.pipeline_schedules ~= "none" end
       if name == "reshard" then has = value or s.zero_stages:find "3$" and not s.zero_stages:find "2" end
       if has then return true end
     end
   end
-  for _, name in ipairs { "zero", "reshard", "overlap_parameters", "overlap_gradients" } do
+  for _, name in ipairs { "zero", "reshard", "pp", "overlap_parameters", "overlap_gradients" } do
     local kept = {}
     for _, value in ipairs(c.lists[name]) do
       if c.vary[name] or some_stack_has(name, value) then kept[#kept + 1] = value end
