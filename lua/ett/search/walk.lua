@@ -199,12 +199,13 @@ end
 --- Whether a micro-batch makes every plan of a part too slow that may fit in memory.
 ---@param seconds table<string, number> from a kind of recomputation to seconds of the micro-batch over all stages
 ---@param most table of most_seconds
-local function takes_too_long(part, seconds, most)
+---@param less number? seconds by which the micro-batch may be shorter
+local function takes_too_long(part, seconds, most, less)
   local least = math.huge
   for k, kind in ipairs(part.setting.axes.recompute) do
     if part.excluded >> (k - 1) & 1 == 0 then least = math.min(least, seconds[kind]) end
   end
-  return part.micro_batches * least / part.pp * (1 - 1e-9) > most[part.setting]
+  return part.micro_batches * (least - (less or 0.0)) / part.pp * (1 - 1e-9) > most[part.setting]
 end
 
 --- Sets the kinds of recomputation of a part (bits) that a smaller micro-batch excluded already.
@@ -354,15 +355,45 @@ local function gathering_plan(parts)
   return nil
 end
 
---- The lowered programs of parts: [false], and those of plans that gather weights (`gathers` of stages_of). The latter
---- differ if gathers slow the stack's kernels (Times:of_plan) or take time of the host, or if gradients are copied in
---- place of added up.
-local function programs_of(self, parts)
+--- Seconds of a micro-batch by which a program that gathers weights may be shorter than one that does not. It copies
+--- gradients in place of adding them up; gathers only slow its kernels and the host.
+function walk.accumulation_seconds(lowered)
+  local sum = 0.0
+  for _, kind in ipairs(lowered.kinds) do
+    for index, runs in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      if o.name == "gradient_accumulation" then sum = sum + kind.count * runs * o.backward.seconds end
+    end
+  end
+  return sum
+end
+
+--- The parts that are not too slow under all lowered programs.
+---@param less number? for takes_too_long
+local function above_passes(self, parts, programs, less)
+  if self.limits.exhaustive then return parts end
+  local most, each = most_seconds(self, parts), {}
+  for _, lowered in pairs(programs) do each[#each + 1] = search_core.passes(lowered.program) end
+  return unsettled(self, parts, function(part)
+    for _, passes in ipairs(each) do
+      if not takes_too_long(part, passes[part.overlap_all_to_all], most, less) then return false end
+    end
+    return "bounded"
+  end)
+end
+
+--- Adds the programs of parts that gather weights (`gathers` of stages_of). They differ if gathers slow the stack's
+--- kernels (Times:of_plan) or take time of the host, or if gradients are copied in place of added up. Returns the
+--- parts that bounds do not exclude.
+---@param programs table [false] is the program of the other parts
+local function add_gathering(self, parts, programs)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
-  local stack, programs = times:for_stack(p.stack).stack, { [false] = lower.program(self.model, p, times) }
+  local stack = times:for_stack(p.stack).stack
   local differs = stack and (stack.gathers_slow or stack.gather_seconds > 0)
     or not fields.fuses_accumulation(p, stack or {})
-  local gathering = differs and gathering_plan(parts)
+  if not (differs and gathering_plan(parts)) then return above_passes(self, parts, programs) end
+  parts = above_passes(self, parts, programs, walk.accumulation_seconds(programs[false]))
+  local gathering = gathering_plan(parts)
   for _, stages in ipairs(gathering and self.ways[parts[1].setting.axes].apart or {}) do
     if stages.gathers then
       gathering.reshard = stages.gathers == "again"
@@ -370,7 +401,7 @@ local function programs_of(self, parts)
         or lower.program(self.model, gathering, times)
     end
   end
-  return programs
+  return parts[1] and above_passes(self, parts, programs) or parts
 end
 
 --- Lowers the programs of parts; adds the chunks that bounds do not exclude to the queue.
@@ -380,28 +411,22 @@ local function survey(self, parts, rows, queue)
   local left = above_floor(self, parts, true)
   if left[1] then left = unsettled(self, left, function(part) return excluded_early(self, part) end) end
   if left[1] then left = above_floor(self, left) end
-  local first = left[1]
-  if not first then return {} end
+  local first, programs = left[1], {}
+  if not first then return programs end
   local cluster, p = first.setting.cluster, plan_of(first)
-  local programs, why = unless_refused(programs_of, self, left)
-  if not programs then
+  local ok, why = unless_refused(function()
+    programs[false] = lower.program(self.model, p, self:times_of(cluster))
+    left = add_gathering(self, left, programs)
+    return true
+  end)
+  if not ok then
     self.counts.refusal = self.counts.refusal or why
     unsettled(self, left, function() return "refused" end)
-    return {}
+    return programs
   end
   local joules = self.given.wants_energy and math.huge or nil
   for _, lowered in pairs(joules and programs or {}) do
     joules = math.min(joules, energy.least_joules(lowered, cluster.device, self.model, p))
-  end
-  if not self.limits.exhaustive then
-    local most, each = most_seconds(self, left), {}
-    for _, lowered in pairs(programs) do each[#each + 1] = search_core.passes(lowered.program) end
-    left = unsettled(self, left, function(part)
-      for _, passes in ipairs(each) do
-        if not takes_too_long(part, passes[part.overlap_all_to_all], most) then return false end
-      end
-      return "bounded"
-    end)
   end
   for _, part in ipairs(left) do
     p = plan_of(part)
