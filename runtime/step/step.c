@@ -590,11 +590,18 @@ typedef struct stage_memory {
   int recomputes;         /* `again` is recomputed */
 } stage_memory;
 
+static int offloads(const ett_step_plan *p) {
+  return p->offload_activations > 0 || p->offload_weights > 0 ||
+         p->offload_gradients > 0 || p->offload_optimizer > 0;
+}
+
 /* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
  * that computes and the layer in transfer. The host keeps fp32 gradients of the weights
  * that it updates. stored: bytes of activations without those of the recomputed layer. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
                          double stored) {
+  if (!offloads(p))
+    return;
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, whole, share, kept;

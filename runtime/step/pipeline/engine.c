@@ -266,53 +266,72 @@ static inline double send(const double *restrict seconds, double *restrict link,
   return link[rank] = start + seconds[at];
 }
 
+/* The forward passes of a round. */
 static inline __attribute__((always_inline)) void
-one_round(const rounds *r, int64_t t, const int blocking, const int receives) {
+run_forwards(const rounds *r, const int blocking, const int receives) {
   const ett_engine *e = r->e;
   const ett_pipeline *p = e->p;
-  const int stages = p->stages;
-  const int64_t m = p->micro_batches;
-  const double *forward = p->forward, *backward = p->backward;
-  const double *send_forward = p->send_forward, *send_backward = p->send_backward;
-  double *restrict clock = e->clock, *restrict gradient = r->gradient;
-  double *restrict last_start = e->last_start, *restrict last_end = e->last_end;
-  double input = 0;
-  for (int s = 0; s < stages && t < m; s++) {
+  const int last = p->stages - 1;
+  const double *forward = p->forward, *send_forward = p->send_forward;
+  double *restrict clock = e->clock, input = 0;
+  for (int s = 0; s < last; s++) {
     double start = clock[s] > input ? clock[s] : input;
     if (receives && s > 0)
       start += send_forward[s - 1];
     double end = start + forward[s];
-    clock[s] = end;
-    if (s == stages - 1) {
-      gradient[s] = end;
-    } else if (blocking) {
+    if (blocking) {
       clock[s] = end + send_forward[s];
       input = receives ? end : clock[s];
     } else {
+      clock[s] = end;
       input = send(send_forward, e->link[0], s, end, s);
     }
   }
-  int first = t < stages - 1 ? (int)(stages - 1 - t) : 0;
-  /* Micro-batch t - (stages - 1 - s) < m: later stages finish first. */
-  int64_t over = t - m; /* largest finished index of the last stage */
-  int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
+  double start = clock[last] > input ? clock[last] : input;
+  if (receives && last > 0)
+    start += send_forward[last - 1];
+  clock[last] = r->gradient[last] = start + forward[last];
+}
+
+/* The backward passes of a round, from stage `first` to stage `last`. ends: whether the
+ * pass of stage `last` is its last one. */
+static inline __attribute__((always_inline)) void
+run_backwards(const rounds *r, int first, int last, int ends, const int blocking,
+              const int receives) {
+  const ett_engine *e = r->e;
+  const ett_pipeline *p = e->p;
+  const double *backward = p->backward, *send_backward = p->send_backward;
+  double *restrict clock = e->clock, *restrict gradient = r->gradient;
+  double start = 0, end = 0;
   for (int s = first; s <= last; s++) {
-    double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
-    if (receives && s < stages - 1)
+    start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+    if (receives && s < p->stages - 1)
       start += send_backward[s];
-    double end = start + backward[s];
-    clock[s] = end;
-    last_start[s] = start;
-    last_end[s] = end;
-    if (s == 0)
-      continue;
-    if (blocking) {
+    end = start + backward[s];
+    if (s == 0) {
+      clock[s] = end;
+    } else if (blocking) {
       clock[s] = end + send_backward[s - 1];
       gradient[s - 1] = receives ? end : clock[s];
     } else {
+      clock[s] = end;
       gradient[s - 1] = send(send_backward, e->link[1], s - 1, end, s);
     }
   }
+  if (ends) {
+    e->last_start[last] = start;
+    e->last_end[last] = end;
+  }
+}
+
+static inline __attribute__((always_inline)) void
+one_round(const rounds *r, int64_t t, const int blocking, const int receives) {
+  const int64_t last = r->e->p->stages - 1, m = r->e->p->micro_batches;
+  if (t < m)
+    run_forwards(r, blocking, receives);
+  /* Micro-batch t - (last - s) < m: later stages finish first. */
+  run_backwards(r, t < last ? (int)(last - t) : 0, (int)(t < m ? last : last - 1 - t + m),
+                t >= m - 1, blocking, receives);
 }
 
 /* After round t: the number of rounds that can be skipped at once; 0: none. */
