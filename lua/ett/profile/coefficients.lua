@@ -85,14 +85,18 @@ Coefficients.whole_heads = true
 
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
 
--- The names of the models of a file by their topology, "_nodes_gpus"; sorted.
+-- The sorted names of the models of a file by their topology, "_nodes_gpus", and the reasons of void ones.
 local function names_by_topology(file)
-  local by = {}
+  local models, voids = {}, {}
   for _, name in ipairs(schema.keys(file.value.models)) do
     local ending = name:match "_%d+_%d+$"
-    if ending then table.insert(table_at(by, ending), name) end
+    if ending then table.insert(table_at(models, ending), name) end
   end
-  return by
+  for name, reason in pairs(type(file.value.void) == "table" and file.value.void or {}) do
+    local ending = name:match "_%d+_%d+$"
+    if ending then voids[ending] = reason end
+  end
+  return models, voids
 end
 
 local function load_model(self, path, name)
@@ -124,11 +128,9 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   self.topologies[id] = found
   local file = path and load_file(self, path)
   if not file then return found end
-  file.by_topology = file.by_topology or names_by_topology(file)
+  if not file.by_topology then file.by_topology, file.voids = names_by_topology(file) end
   for i, name in ipairs(file.by_topology[ending] or {}) do found[i] = load_model(self, path, name) end
-  for name, reason in pairs(type(file.value.void) == "table" and file.value.void or {}) do
-    if name:sub(-#ending) == ending then found.void = reason end
-  end
+  found.void = file.voids[ending]
   return found
 end
 

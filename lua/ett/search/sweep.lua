@@ -112,7 +112,8 @@ end
 local function program_of(run, key, p)
   local number = run.numbers[key]
   if number then return number end
-  local ok, lowered = pcall(lower.program, run.model, with_micro_batches(p), run.times)
+  local own = setmetatable({ micro_batches = micro_batches_of(p) }, { __index = p })
+  local ok, lowered = pcall(lower.program, run.model, own, run.times)
   if not ok then return nil, refusal_of(lowered) end
   -- A message may take different times in different dtypes, and an update under different stacks, so each pair has its
   -- own demands.
