@@ -189,11 +189,13 @@ end
 ---@param repeated string[] the repeated modules
 local function mark_repeated(items, repeated, software, dtype)
   local of_name, some, narrow = {}, false, schema.dtype_bytes[dtype] < 2
-  for _, module in ipairs(repeated) do of_name[module] = true end
+  for i = 1, #repeated do of_name[repeated[i]] = true end
   for k = 1, #items do
     local item = items[k]
-    local again = item.module ~= "" and repeated_in(of_name, item) or nil
-    item.again, some = again, some or modules.checkpointed[again]
+    if item.module ~= "" then
+      local again = repeated_in(of_name, item)
+      item.again, some = again, some or modules.checkpointed[again]
+    end
   end
   for k = 1, some and #items or 0 do items[k].checkpoint, items[k].opens = checkpoint_of(items, k) end
   for k = 1, narrow and #items or 0 do
@@ -665,8 +667,8 @@ local function kept_of(times)
 end
 
 -- Fields of a plan that a configuration and the items of layers depend on.
-local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp", "expert_skew",
-  "expert_shares", "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank",
+local item_fields = { "micro_batch", "tp", "seq", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp",
+  "expert_skew", "expert_shares", "capacity_factor", "pad_to_capacity", "sequence_parallel", "dtype", "lora_rank",
   "lora_targets", "frozen_layers", "frozen_weights", "recompute_modules", "recompute_layer_ids" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
@@ -684,13 +686,19 @@ end
 --- The items of a layer under a configuration, without operators whose work is inside another kernel of the stack.
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
-  local all, list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table,
-    stack.separate_adapters and c), {}
-  for k = 1, #all do
-    local item, op = all[k], all[k].operator
-    if stack.keeps_head_input then item = with_head_input(item) end
-    if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
+  local list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table,
+    stack.separate_adapters and c)
+  local count, kept, changes = #list, 0, stack.keeps_head_input
+  for k = 1, count do
+    local item = list[k]
+    local op = item.operator
+    if changes then item = with_head_input(item) end
+    if item and not (op and op.inside and op.inside(item.shape, stack)) then
+      kept = kept + 1
+      list[kept] = item
+    end
   end
+  for k = kept + 1, count do list[k] = nil end
   return list
 end
 

@@ -14,7 +14,7 @@ local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
 local table_at = require "ett.base.table_at"
 
-local huge, math_type, pack, unpack = math.huge, math.type, string.pack, table.unpack
+local huge, pack, unpack = math.huge, string.pack, table.unpack
 
 local times = {}
 -- node_gain: by this factor the links of a node are faster (ett.step.faster).
@@ -37,17 +37,25 @@ local function refuse_time(seconds, name, pass)
     pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
 end
 
+-- Whether numbers are a time and its interval. Profiles of ett give numbers.
 local function is_usual(s, low, high)
-  return math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
-    and s <= high and high < huge
+  return low and high and low >= 0 and low <= s and s <= high and high < huge
 end
 
 --- Checks a time and its interval. name, pass: for messages.
 local function check(s, low, high, name, pass)
-  if is_usual(s, low, high) then return s, low, high end
   if type(s) ~= "number" or not (s >= 0 and s < huge) then refuse_time(s, name, pass) end
   return s, type(low) == "number" and low >= 0 and low <= s and low or s,
     type(high) == "number" and high >= s and high < huge and high or s
+end
+
+-- Checks an answer of a user's profile.
+local function checked(answer, name, pass)
+  if answer then
+    answer.seconds, answer.low_seconds, answer.high_seconds =
+      check(answer.seconds, answer.low_seconds, answer.high_seconds, name, pass)
+  end
+  return answer
 end
 
 local sorted_fields = setmetatable({}, { __mode = "k" })
@@ -75,7 +83,7 @@ local update_operators = { first = "first_stage_optimizer", middle = "middle_sta
 local function timer_of_operator(profile, name, dtype, pass)
   if not profile then return nil end
   if profile.operator_timer then return profile:operator_timer(name, dtype, pass) end
-  return function(shape) return profile:operator(name, shape, dtype, pass) end
+  return function(shape) return checked(profile:operator(name, shape, dtype, pass), name, pass) end
 end
 
 local function sampled_timer(profile, name, dtype, pass)
@@ -198,7 +206,7 @@ local function timer_of(self, kind, topology, dtype)
     own, law = profile:collective_timer(kind, topology, dtype)
     law = type(law) == "function" and law or nil -- otherwise the reason why samples are void
   elseif profile then
-    own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
+    own = function(bytes) return checked(profile:collective(kind, bytes, topology, dtype), kind) end
   end
   local ratio, share, groups, bandwidth = uneven(kind, topology), network_share(kind, topology, self.cluster)
   return function(bytes)
@@ -207,7 +215,8 @@ local function timer_of(self, kind, topology, dtype)
       links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
       answer = links(bytes)
     end
-    local seconds, low, high = check(answer.seconds, answer.low_seconds, answer.high_seconds, kind)
+    local seconds, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
+    if not is_usual(seconds, low, high) then seconds, low, high = check(seconds, low, high, kind) end
     local words, placed = answer.detail, answer.sharing == "placed"
     if ratio ~= 1 and not placed then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
     local least = share and not answer.sharing and bytes * share * groups / bandwidth
