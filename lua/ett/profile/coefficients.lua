@@ -21,7 +21,7 @@ coefficients.format = "ett coefficients 1"
 local function files_of(folder) return folders.names(folder, "%.coefficients%.lua$") end
 
 -- Coefficient files in use by a profile in memory, by path: { changed (seconds; nil: not certain), value, models
--- (regressors by name) }. An unchanged file is not read again.
+-- (regressors by name), wanted (fields as the path states them) }. An unchanged file is not read again.
 local known_files = setmetatable({}, { __mode = "v" })
 
 -- Reads one file as text (no bytecode) in an empty environment.
@@ -36,9 +36,14 @@ local function read(path)
       value == nil and (": " .. own) or "")
   end
   if not own then sealed.check(path, path) end
-  known = { changed = changed, value = value, models = {} }
+  local pool, dtype = path:match "^.*/(.*)%.(%w+)%.coefficients%.lua$"
+  known = { changed = changed, value = value, models = {}, wanted = { pool = pool, dtype = dtype } }
   known_files[path] = known
   return known
+end
+
+local function refuse_field(path, value, field, wanted)
+  error_module.raise("format", "%s: its field '%s' is '%s'; expected '%s'", path, field, tostring(value[field]), wanted)
 end
 
 -- Reads a file of the folder. Its contents must agree with its name, and its device with the device of the other files.
@@ -46,16 +51,20 @@ local function load_file(self, path)
   local file = self.read[path]
   if file then return file end
   file = read(path)
-  local pool, dtype = path:match "^.*/(.*)%.(%w+)%.coefficients%.lua$"
-  for field, wanted in pairs { pool = pool, dtype = dtype, device = self.gpu } do
-    if file.value[field] ~= wanted then
-      error_module.raise("format", "%s: its field '%s' is '%s'; expected '%s'", path, field,
-        tostring(file.value[field]), wanted)
-    end
-  end
+  local value, wanted = file.value, file.wanted
+  if value.pool ~= wanted.pool then refuse_field(path, value, "pool", wanted.pool) end
+  if value.dtype ~= wanted.dtype then refuse_field(path, value, "dtype", wanted.dtype) end
+  if value.device ~= (self.gpu or value.device) then refuse_field(path, value, "device", self.gpu) end
   self.read[path] = file
   return file
 end
+
+-- The name of a file without its ending -> pool and data type; false: it has none. Profiles of one cluster repeat them.
+local pool_of = setmetatable({}, { __index = function(known, name)
+  local pool, dtype = name:match "^(.+)%.(%w+)%.coefficients%.lua$"
+  known[name] = pool and pool .. " " .. dtype or false
+  return known[name]
+end })
 
 local Coefficients = { __name = "ett.coefficients" }
 
@@ -68,8 +77,8 @@ function coefficients.open(folder, options)
   local self = setmetatable({ folder = folder, options = options or {}, pools = {},
     outliers = {}, read = {}, topologies = {}, source = folder }, Coefficients)
   for _, name in ipairs(names) do
-    local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
-    if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
+    local pool = pool_of[name]
+    if pool then self.pools[pool] = folder .. "/" .. name end
   end
   local first = schema.keys(self.pools)[1] -- all files of a folder belong to one device
   self.gpu = first and load_file(self, self.pools[first]).value.device
