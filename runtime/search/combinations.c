@@ -26,6 +26,7 @@ typedef struct answer {
 typedef struct function {
   ett_function_kind kind;
   ett_plan_member member;
+  int number;
   int32_t root; /* a link */
 } function;
 
@@ -47,7 +48,9 @@ struct ett_combinations {
   size_t axes;
   axis *axis;
   int64_t total;
-  array nodes, links, answers, functions, programs, outcomes;
+  array nodes, links, answers, programs, outcomes;
+  array functions; /* without rules that no plan violates */
+  int asked;       /* number of all functions */
   ett_outcome_sum sum;
   int64_t refused, first_refused;
   int32_t first_refusal;
@@ -171,8 +174,9 @@ int ett_combinations_function(ett_combinations *c, ett_function_kind kind,
                               ett_plan_member member, ett_err *err) {
   if (grow(c, &c->functions, 1, sizeof(function), err) != 0)
     return -1;
-  ((function *)c->functions.items)[c->functions.count] = (function){kind, member, 0};
-  return (int)c->functions.count++;
+  ((function *)c->functions.items)[c->functions.count++] =
+      (function){kind, member, c->asked, 0};
+  return c->asked++;
 }
 
 int ett_combinations_program(ett_combinations *c, const ett_program *program,
@@ -202,13 +206,19 @@ static int32_t add_node(ett_combinations *c, size_t i, ett_err *err) {
 int ett_combinations_learn(ett_combinations *c, int number, const size_t *axes,
                            size_t count, ett_member_value value, int32_t refusal,
                            ett_err *err) {
-  int known = number >= 0 && (size_t)number < c->functions.count;
+  function *functions = c->functions.items, *f = functions;
+  while (f < functions + c->functions.count && f->number != number)
+    f++;
+  int known = f < functions + c->functions.count;
   for (size_t k = 0; k < count; k++)
     known = known && axes[k] < c->axes;
   if (!known)
     return ett_err_set(err, ETT_ERR_INTERNAL,
                        "internal error: a function or field that does not exist");
-  function *f = &((function *)c->functions.items)[number];
+  if (count == 0 && f->kind == ETT_FUNCTION_RULE && !refusal) {
+    memmove(f, f + 1, (size_t)(functions + --c->functions.count - f) * sizeof *f);
+    return 0;
+  }
   size_t in = SIZE_MAX, leaf = 0; /* the next link is links[in]; SIZE_MAX: the root */
   for (size_t k = 0; k < count; k++) {
     int32_t link = in == SIZE_MAX ? f->root : ((int32_t *)c->links.items)[in];
@@ -282,7 +292,7 @@ static int ask(ett_combinations *c, int *program, ett_combinations_stop *stop) {
     const function *f = &functions[i];
     const answer *a = find(c, f);
     if (!a) {
-      stop->function = (int)i;
+      stop->function = f->number;
       return ETT_STOP_ANSWER;
     }
     if (a->refusal) {

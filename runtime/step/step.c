@@ -286,6 +286,8 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
 static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, int slot,
                              int backward) {
   const ett_step_plan *p = e->plan;
+  if (e->program->gather == 0)
+    return 0;
   int other = neighbour(p, a, slot, backward);
   if (other < 0 || other % p->pp == slot % p->pp)
     return 0;
@@ -345,6 +347,11 @@ static double leaving_gradients(const ett_evaluation *e, const ett_layer_sums *s
          s->expert_parameters / (double)e->expert.degree;
 }
 
+static int offloads(const ett_step_plan *p) {
+  return p->offload_activations > 0 || p->offload_weights > 0 ||
+         p->offload_gradients > 0 || p->offload_optimizer > 0;
+}
+
 /* Lengthens the passes of a slot by waits for the host. Activations go to the host in the
  * forward pass and return in the backward pass; weights arrive for both; gradients go to
  * the host in the backward pass, or during the weight gradients of a split pass. */
@@ -353,6 +360,8 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_step_plan *p = e->plan;
   const ett_layer_sums *s = &a->sums[v];
   int rank = v % p->pp;
+  if (!offloads(p) && a->forward[v] >= 0 && a->backward[v] >= 0 && a->weight[v] >= 0)
+    return;
   double share = p->offload_weights * p->weight_bytes;
   double leaving = ett_messages_whole_gradients(e) ? 0 : leaving_gradients(e, s);
   double out = p->offload_activations * s->activation_bytes[p->recompute];
@@ -414,6 +423,8 @@ static double splits_of(const ett_evaluation *e, const ett_step_arrays *a, int v
 static double split_share(const ett_evaluation *e, const ett_step_arrays *a) {
   double splits = 0, all = 0;
   int mixed = 0;
+  if (!is_split(e->plan))
+    return 0;
   for (int v = 0; v < a->slots; v++) {
     splits += a->sums[v].split * splits_of(e, a, v);
     all += a->sums[v].split * a->runs[v];
@@ -581,6 +592,7 @@ typedef struct stage_memory {
   double layer;          /* the rank's weights of the largest layer */
   double one;            /* all activations of the largest layer between the ends */
   double fp32_gradients; /* of the weights that the rank updates */
+  double copied;         /* of update_tensors */
   double cached;         /* weight gradients that stay allocated */
   int communicators;     /* communicators of a rank */
   int separate_gradients; /* new gradients of a layer have memory besides the stored ones
@@ -590,18 +602,11 @@ typedef struct stage_memory {
   int recomputes;         /* `again` is recomputed */
 } stage_memory;
 
-static int offloads(const ett_step_plan *p) {
-  return p->offload_activations > 0 || p->offload_weights > 0 ||
-         p->offload_gradients > 0 || p->offload_optimizer > 0;
-}
-
 /* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
  * that computes and the layer in transfer. The host keeps fp32 gradients of the weights
  * that it updates. stored: bytes of activations without those of the recomputed layer. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
                          double stored) {
-  if (!offloads(p))
-    return;
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, whole, share, kept;
@@ -641,6 +646,16 @@ static void hold_casts(const ett_evaluation *e, stage_memory *m) {
   for (int w = 0; w < 2; w++)
     if (casts > m->working[w])
       m->working[w] = casts;
+}
+
+/* Bytes of tensors that the update makes: fp32 copies of gradients of fewer bits. With
+ * foreach also the roots of the second moments, in the type of the states. */
+static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
+  const ett_step_plan *p = e->plan;
+  double copies = p->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(p) &&
+                  !casts_gradients(e);
+  double roots = e->program->foreach_update ? (updates_in_fp32(p) ? 1 : 0.5) : 0;
+  return (1 - p->offload_optimizer) * (copies + roots) * m->fp32_gradients;
 }
 
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
@@ -719,17 +734,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     m.temporary += copies;
   }
   m.layer = weights > 0 ? m.weight * layer / weights : 0;
+  m.copied = update_tensors(e, &m);
   return m;
-}
-
-/* Bytes of tensors that the update makes: fp32 copies of gradients of fewer bits. With
- * foreach also the roots of the second moments, in the type of the states. */
-static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
-  const ett_step_plan *p = e->plan;
-  double copies = p->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(p) &&
-                  !casts_gradients(e);
-  double roots = e->program->foreach_update ? (updates_in_fp32(p) ? 1 : 0.5) : 0;
-  return (1 - p->offload_optimizer) * (copies + roots) * m->fp32_gradients;
 }
 
 /* The gradients of the only micro-batch grow while its activations are freed. They have
@@ -737,12 +743,13 @@ static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
  * and at the update, beside the tensors that it makes. Of their bytes, those count that
  * exceed the peak of the passes, or that of the tensors if it is higher. */
 static double beyond_passes(const ett_evaluation *e, const ett_step_stage *s,
-                            const stage_memory *m, double working, double copied) {
+                            const stage_memory *m, double working) {
   int replicas = e->dense.degree > 1 || e->expert.degree > 1;
-  double passing = s->activation_bytes + s->temporary_bytes + working;
-  double beyond = s->gradient_bytes + (copied > m->one ? copied : m->one) - passing;
   if (!e->program->frees_gradients || e->plan->micro_batches > 1 || replicas)
     return s->gradient_bytes;
+  double passing = s->activation_bytes + s->temporary_bytes + working;
+  double made = m->copied > m->one ? m->copied : m->one;
+  double beyond = s->gradient_bytes + made - passing;
   return smaller(s->gradient_bytes, beyond > 0 ? beyond : 0);
 }
 
@@ -779,10 +786,10 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     s->loss_bytes =
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
-  move_to_host(p, s, m, stored);
-  double copied = update_tensors(e, m);
-  s->gradient_bytes = beyond_passes(e, s, m, working, copied);
-  fill_software(e, s, working, copied, m->cached, m->communicators);
+  if (offloads(p))
+    move_to_host(p, s, m, stored);
+  s->gradient_bytes = beyond_passes(e, s, m, working);
+  fill_software(e, s, working, m->copied, m->cached, m->communicators);
 }
 
 /* Seconds of the messages that a stage sends; with serial sends also of those that it
@@ -1015,21 +1022,22 @@ static int place(const ett_step_plan *plan, ett_step_workspace *w, ett_err *err)
   return 0;
 }
 
-static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
-                            ett_demands *demands, ett_step_workspace *w, ett_err *err) {
+/* Begins an evaluation of a plan that is placed. */
+static void begin(ett_evaluation *e, const ett_program *program,
+                  const ett_step_plan *plan, ett_demands *demands, ett_step_workspace *w,
+                  ett_err *err) {
   const ett_placed *placed = &w->placed;
-  ett_evaluation e = {.program = program,
-                      .plan = plan,
-                      .demands = demands,
-                      .w = w,
-                      .err = err,
-                      .dense = placed->dense_group,
-                      .expert = placed->expert_group,
-                      .lanes = ett_tiers_lanes(&plan->tiers),
-                      .collective = placed->collective};
-  e.dense.degree *= placed->ways;
-  e.expert.degree *= placed->ways;
-  return e;
+  *e = (ett_evaluation){.program = program,
+                        .plan = plan,
+                        .demands = demands,
+                        .w = w,
+                        .err = err,
+                        .dense = placed->dense_group,
+                        .expert = placed->expert_group,
+                        .lanes = ett_tiers_lanes(&plan->tiers),
+                        .collective = placed->collective};
+  e->dense.degree *= placed->ways;
+  e->expert.degree *= placed->ways;
 }
 
 /* The pipeline of a plan, on the arrays of its slices. */
@@ -1215,7 +1223,8 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
                      ett_step_outline_result *result, ett_err *err) {
   if (check_plan(plan, err) != 0 || place(plan, w, err) != 0)
     return -1;
-  ett_evaluation e = begin(program, plan, demands, w, err);
+  ett_evaluation e;
+  begin(&e, program, plan, demands, w, err);
   e.passes_only = passes_only;
   ett_step_arrays a = {0};
   double tied = 0;
@@ -1240,7 +1249,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_step_result *result, ett_err *err) {
   if (check_plan(plan, err) != 0 || place(plan, w, err) != 0)
     return -1;
-  ett_evaluation e = begin(program, plan, demands, w, err);
+  ett_evaluation e;
+  begin(&e, program, plan, demands, w, err);
   ett_step_arrays a = {0};
   double tied = 0;
   if (prepare(&e, &a, &tied) != 0)

@@ -190,29 +190,14 @@ static double finish_of(const ett_step_arrays *a, int pp, int rank,
   return finish;
 }
 
-void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
-                    const ett_pipeline_result *ends) {
+/* The messages of a stage after its pipeline. finish: end of its last backward. */
+static void lay_messages(const ett_evaluation *e, const ett_step_arrays *a, int rank,
+                         const ett_pipeline_result *ends, double finish) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
-  double finish = finish_of(a, p->pp, rank, ends), total = 0, experts = 0;
-  double between = 0, between_experts = 0; /* replicas */
+  double total = 0, experts = 0, between = 0, between_experts = 0; /* replicas */
   double forward_busy[ETT_LANES] = {0};
-  s->forward_seconds -= ends->hidden_forward[rank];
-  s->backward_seconds -= ends->hidden_backward[rank];
-  s->all_to_all_overlapped_seconds +=
-      ends->hidden_forward[rank] + ends->hidden_backward[rank];
-  s->pipeline_seconds = finish;
-  if (a->alike[rank] && !ett_messages_overlaps_gradients(e) &&
-      !ett_messages_overlaps_replicas(e) && !e->links.gather) {
-    s->gradient_seconds = s[-1].gradient_seconds;
-    s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
-    s->expert_gradient_share = s[-1].expert_gradient_share;
-    s->replica_share = s[-1].replica_share;
-    s->expert_replica_share = s[-1].expert_replica_share;
-    s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
-    return;
-  }
   for (int v = next_to_finish(p, a, rank, -1, ends); v >= 0;
        v = next_to_finish(p, a, rank, v, ends)) {
     const ett_slice_gradients *g = &a->gradients[v];
@@ -247,4 +232,26 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                 p, s->gather_seconds,
                 ett_messages_room(e, s->micro_batch_forward_seconds, forward_busy) /
                     p->vp);
+}
+
+void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
+                    const ett_pipeline_result *ends) {
+  ett_step_stage *s = &a->stage[rank];
+  double finish = finish_of(a, e->plan->pp, rank, ends);
+  s->forward_seconds -= ends->hidden_forward[rank];
+  s->backward_seconds -= ends->hidden_backward[rank];
+  s->all_to_all_overlapped_seconds +=
+      ends->hidden_forward[rank] + ends->hidden_backward[rank];
+  s->pipeline_seconds = finish;
+  if (!a->alike[rank] || ett_messages_overlaps_gradients(e) ||
+      ett_messages_overlaps_replicas(e) || e->links.gather) {
+    lay_messages(e, a, rank, ends, finish);
+    return;
+  }
+  s->gradient_seconds = s[-1].gradient_seconds;
+  s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
+  s->expert_gradient_share = s[-1].expert_gradient_share;
+  s->replica_share = s[-1].replica_share;
+  s->expert_replica_share = s[-1].expert_replica_share;
+  s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
 }
