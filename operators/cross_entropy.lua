@@ -28,7 +28,7 @@ function op.least_bytes(s, dtype, pass)
 end
 
 -- Kernels that store fp32 probabilities. Others recompute the softmax from the logits.
-local stores_probabilities = { native = true, megatron = true, torch = true }
+local stores_probabilities = { native = true, megatron = true, torch = true, shifted = true }
 
 function op.activation_bytes(s, dtype, stack)
   local each = stores_probabilities[stack and stack.cross_entropy or "megatron"] and 4.0 or width(dtype)
@@ -41,10 +41,12 @@ end
 --- (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward: grad_input, exp(x) and their sum).
 --- Megatron-LM writes the gradient in place of the probabilities, and casts it to 16 bits. Its compiled functions
 --- (native) write it to a new fp32 tensor first (fused_cross_entropy.py, note on in-place semantics).
+--- Transformers' shifted copy of the logits (`shifted`) is freed before the backward pass; log_softmax stores its
+--- result.
 function op.working_bytes(s, dtype, stack)
   local kernel, each = stack and stack.cross_entropy or "megatron", width(dtype)
   if kernel == "fused" then return 0.0 end
-  if kernel == "torch" then return (s.split and 12.0 or 8.0) * s.tokens * s.vocab end
+  if kernel == "torch" or kernel == "shifted" then return (s.split and 12.0 or 8.0) * s.tokens * s.vocab end
   if stores_probabilities[kernel] and each == 4 then each = 0 end
   return (each + (kernel == "native" and 4.0 or 0.0)) * s.tokens * s.vocab
 end

@@ -17,6 +17,9 @@ return {
   -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
   whole_stages = true, keeps_outputs = true,
   frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
+  -- The root module holds all weights outside the wrapped layers and does not reshard after the forward pass
+  -- (fsdp/_runtime_utils.py, _post_forward_reshard; fsdp/_fully_shard/_fsdp_state.py, _lazy_init).
+  whole_ends = true,
   separate_adapters = true, -- torchtune, models/llama3/_component_builders.py, lora_llama3_self_attention
   communication_share = 0.329,
   -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.

@@ -10,5 +10,6 @@ return {
   -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).
   attention = "flash2", norm = "torch", cross_entropy = "composer", launch_seconds = 4e-05,
   gathers_slow = true, stops_early = true, master_shards = true,
+  whole_ends = true, -- as fsdp_eager
   communication_share = 0.329,
 }

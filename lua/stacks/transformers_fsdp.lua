@@ -10,4 +10,5 @@ return {
   -- All micro-batches but the last run under no_sync, unless sync_each_batch (huggingface/accelerate#2531).
   defers_gradients = true,
   frees_gradients = true, -- optimizer.py, zero_grad: set_to_none
+  whole_ends = true, -- as fsdp_eager: the wrapped modules are layers
 }

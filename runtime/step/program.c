@@ -139,6 +139,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                  {"context_bytes", p->context_bytes},
                  {"communicator_bytes", p->communicator_bytes},
                  {"output_bytes", p->output_bytes},
+                 {"kept_logits", p->kept_logits},
                  {"owned_tensors", p->owned_tensors},
                  {"kept_gradient_bytes", p->kept_gradient_bytes},
                  {"allocator_share", p->allocator_share},
@@ -460,6 +461,13 @@ static void fill_recomputed(const ett_program *p, ett_layer_sums *s,
 /* Weights that are gathered at a time: those of the layer, or of each of its operations.
  */
 static void fill_gathered(const ett_program *p, size_t k, ett_layer_sums *s) {
+  if (p->whole_ends && p->kinds[k].place != ETT_PLACE_MIDDLE &&
+      !is_prediction(&p->kinds[k])) {
+    s->ends_gathered = s->layer_gathered;
+    s->ends_trained = s->layer_trained;
+    s->layer_gathered = s->layer_trained = 0;
+    return;
+  }
   s->first_gathered = s->last_gathered = s->pair_gathered = s->layer_gathered;
   if (!p->gathers_tensors)
     return;
@@ -667,6 +675,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     before = of->last_gathered;
   keep_most(&to->pair_gathered, of->pair_gathered);
   keep_most(&to->pair_gathered, before + of->first_gathered);
+  to->ends_gathered += n * of->ends_gathered;
+  keep_most(&to->ends_trained, of->ends_trained);
   to->last_gathered = of->last_gathered;
   keep_most(&to->layer_copies, of->layer_copies);
   for (int r = 0; r < ETT_RECOMPUTES; r++)

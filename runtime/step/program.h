@@ -212,6 +212,9 @@ typedef struct ett_layer_sums {
    * first and of the last layer. With gathers_tensors these, layer_gathered and
    * layer_trained are of single operations instead of layers. */
   double pair_gathered, first_gathered, last_gathered;
+  /* With whole_ends: gathered weights of embedding and head, which are in none of the
+   * amounts above, and trained weights of the larger of both. */
+  double ends_gathered, ends_trained;
   double flops;
   double boundary; /* of the last layer */
   /* Seconds that a slice waits for the gather of its input; per pass of a micro-batch. */
@@ -244,10 +247,14 @@ typedef struct ett_program {
   double workspace_bytes, context_bytes, communicator_bytes;
   double output_bytes; /* output of a slice with boundary 1, held until its gradient
                           arrives */
+  double kept_logits;  /* logits that the program holds until the backward pass ends, over
+                          loss_bytes */
   int gathers_tensors; /* each weight is gathered and reduced by itself, not a layer; only
                           memory depends on it */
-  int master_shards;   /* ZeRO-3 shards only the optimizer's fp32 weights; the weights of
-                          the passes have no shards */
+  int whole_ends; /* weights of embedding and head stay gathered from the forward pass to
+                     the end of the backward pass; only memory depends on it */
+  int master_shards; /* ZeRO-3 shards only the optimizer's fp32 weights; the weights of
+                        the passes have no shards */
   int blocking_reductions; /* devices compute nothing while they reduce-scatter gradients,
                               also with overlap_gradients */
   int whole_stages; /* with several stages, ZeRO-2 and 3 keep whole weights and gradients

@@ -590,6 +590,8 @@ typedef struct stage_memory {
                             gradients */
   double again;          /* of the recomputed layer, or of the layer of a pair */
   double layer;          /* the rank's weights of the largest layer */
+  double scales;         /* of frozen weights of few bits: tensors beside the parameters,
+                            which stay on the device (bitsandbytes' QuantState) */
   double one;            /* all activations of the largest layer between the ends */
   double fp32_gradients; /* of the weights that the rank updates */
   double copied;         /* of update_tensors */
@@ -610,12 +612,13 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, whole, share, kept;
-  } moves[] = {{&s->activation_bytes, stored, p->offload_activations,
-                m->largest[0] + m->largest[1]},
-               {&s->weight_bytes, s->weight_bytes, p->offload_weights, 2 * m->layer},
-               {&s->gradient_bytes, m->reduced, p->offload_gradients,
-                m->whole_gradients ? m->reduced : 2 * m->reduced / layers},
-               {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
+  } moves[] = {
+      {&s->activation_bytes, stored, p->offload_activations,
+       m->largest[0] + m->largest[1]},
+      {&s->weight_bytes, s->weight_bytes - m->scales, p->offload_weights, 2 * m->layer},
+      {&s->gradient_bytes, m->reduced, p->offload_gradients,
+       m->whole_gradients ? m->reduced : 2 * m->reduced / layers},
+      {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
   double gradients = p->offload_gradients * m->reduced;
   double updated = p->offload_optimizer * m->fp32_gradients;
   for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
@@ -668,7 +671,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
-  double gathered = 0, copies = 0, quantised = 0;
+  double gathered = 0, copies = 0, quantised = 0, ends = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
   uint64_t shapes = 0;
@@ -698,7 +701,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     gathered = most > gathered ? most : gathered;
     copies = sums->layer_copies > copies ? sums->layer_copies : copies;
     quantised += quantised_of(e, sums, 1);
-    trained = sums->layer_trained > trained ? sums->layer_trained : trained;
+    m.scales += sums->quantised[0].frozen_scales + sums->quantised[1].frozen_scales;
+    ends += sums->ends_gathered;
+    trained = fmax(trained, sums->layer_trained + sums->ends_trained);
     double beside = p->recompute >= ETT_RECOMPUTE_FULL || pairs
                         ? sums->layer_bytes[p->recompute]
                     : p->recompute == ETT_RECOMPUTE_SELECTIVE ? sums->remade_bytes
@@ -729,11 +734,11 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     double others =
         weights * p->weight_bytes + quantised - m.weight; /* shards of the other ranks */
     m.temporary += p->reshard && !ett_messages_whole(e)
-                       ? smaller(gathered * p->weight_bytes, others)
+                       ? smaller((gathered + ends) * p->weight_bytes, others)
                        : others;
     m.temporary += copies;
   }
-  m.layer = weights > 0 ? m.weight * layer / weights : 0;
+  m.layer = weights > 0 ? (m.weight - m.scales) * layer / weights : 0;
   m.copied = update_tensors(e, &m);
   return m;
 }
@@ -765,6 +770,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
     if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
       a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
+    a->in_flight[v] += a->sums[v].loss_bytes * e->program->kept_logits;
     a->late[v] = a->sums[v].late_bytes;
   }
   double working = m->working[m->separate_gradients];
@@ -782,7 +788,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   s->loss_bytes = 0;
   if (m->has_loss) {
     for (int v = rank; v < a->slots; v += p->pp)
-      a->in_flight[v] = a->sums[v].loss_bytes;
+      a->in_flight[v] = a->sums[v].loss_bytes * (1 + e->program->kept_logits);
     s->loss_bytes =
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }

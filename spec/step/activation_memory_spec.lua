@@ -176,7 +176,7 @@ describe("the loss", function()
   it("keeps logits in their own type, or fp32 probabilities, and their gradient beside them", function()
     -- bytes of a logit: stored and temporary in bf16, then in fp32
     for kernel, wanted in pairs { fused = { 2, 0, 4, 0 }, compiled = { 2, 2, 4, 4 }, composer = { 2, 2, 4, 4 },
-      native = { 4, 6, 4, 4 }, megatron = { 4, 2, 4, 0 }, torch = { 4, 8, 4, 8 } } do
+      native = { 4, 6, 4, 4 }, megatron = { 4, 2, 4, 0 }, torch = { 4, 8, 4, 8 }, shifted = { 4, 8, 4, 8 } } do
       local stack, got = stacks.get("plain:cross_entropy=" .. kernel), {}
       for _, dtype in ipairs { "bf16", "fp32" } do
         got[#got + 1] = op.activation_bytes(s, dtype, stack) / s.tokens / s.vocab
@@ -206,6 +206,24 @@ describe("the loss", function()
     assert.is_true(seconds() < seconds "plain:cross_entropy=megatron")
     -- 48 of 52 bytes: two compiled functions of native write a new tensor and copy it back.
     assert.near(48 / 52, seconds "plain:cross_entropy=native" / seconds "plain:cross_entropy=megatron", 0.01)
+    assert.near(56 / 36, seconds "plain:cross_entropy=shifted" / seconds "plain:cross_entropy=torch", 0.03)
+  end)
+
+  it("leaves logits allocated until the backward pass ends, where the program keeps them", function()
+    local function bytes(stack, recompute)
+      local e = estimate.new { cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 2, stack = stack,
+        recompute = recompute }, model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 2816,
+        vocab = 128 }) }
+      for _, line in ipairs(e.memory) do if line.name == "logits" then return e.allocated_bytes, line.bytes end end
+    end
+    for stack, kept in pairs { ["transformers:kept_logits=4"] = 4, ["plain:kept_logits=2"] = 2 } do
+      for _, recompute in ipairs { "none", "full" } do -- the peak is in a layer, after the loss
+        local before, logits = bytes(stack:match "^%w+", recompute)
+        local after, more = bytes(stack, recompute)
+        assert.near(kept * 1024 * 128, after - before, 1)
+        assert.near(kept * 1024 * 128, more - logits, 1)
+      end
+    end
   end)
 
   it("holds a third fp32 tensor for its gradient if PyTorch splits the vocabulary", function()
@@ -735,6 +753,25 @@ describe("a step under ZeRO-3", function()
         micro_batches = 1, overlap_parameters = overlap } }
       assert.near(2 * gathered + 4 * head, e.stages[1].temporary_bytes, 1e-6 * head)
     end
+  end)
+
+  it("holds embedding and head whole until the backward pass ends, where the stack does", function()
+    local hyper = { layers = 4, hidden = 1024, heads = 8, ffn = 2816, vocab = 32000 }
+    local layer, head = 4.0 * 1024 * 1024 + 3.0 * 1024 * 2816 + 2 * 1024, 32000.0 * 1024
+    local function held(stack, more)
+      local s = estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_h100", plan = merged({
+        seq = 512, dp = 64, zero = 3, micro_batches = 1, overlap_parameters = true, prefetch = 1,
+        gradient_dtype = "bf16", stack = stack }, more) }.stages[1]
+      return s.temporary_bytes / 2
+    end
+    -- Weights of both ends and of two layers; the gradients of the head with its norm, and of a layer.
+    local ends = 2 * head + 1024
+    for _, stack in ipairs { "fsdp_eager", "transformers_fsdp", "llm_foundry" } do
+      assert.near(ends + 2 * layer + head + 1024 + layer, held(stack), 1, stack)
+    end
+    assert.near(head + 1024 + layer + head + 1024, held "fsdp_eager:whole_ends=false", 1)
+    local whole = { reshard = false }
+    assert.near(held("fsdp_eager:whole_ends=false", whole) + layer, held("fsdp_eager", whole), 1)
   end)
 
   it("holds the largest neighbours that are gathered together, not the largest layer twice", function()

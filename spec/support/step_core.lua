@@ -18,7 +18,8 @@ end
 function step_core.program(given)
   local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, tied_frozen = false, element_bytes = 2,
     recompute_layers = 0, recompute_method = "block", gather = 0, lanes = 2, workspace_bytes = 0, context_bytes = 0,
-    communicator_bytes = 0, output_bytes = 0, gathers_tensors = false, master_shards = false, whole_stages = false,
+    communicator_bytes = 0, output_bytes = 0, kept_logits = 0, gathers_tensors = false, whole_ends = false,
+    master_shards = false, whole_stages = false,
     defers_gradients = false, frees_gradients = false, foreach_update = false, autocast = false, cast_bytes = 0,
     owned_tensors = 0,
     blocking_reductions = false,

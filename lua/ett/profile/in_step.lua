@@ -111,6 +111,7 @@ in_step.merge = {
 --- without fusion). Bytes per logit of each kernel:
 ---   fused     reads 16-bit logits twice and writes their gradient (8, and fp32 temporaries)
 ---   torch     casts to fp32 and runs log_softmax and its backward pass (36)
+---   shifted   as torch; copies the fp32 logits but those of the last tokens (8), and their gradient into zeros (12)
 ---   native    casts and finds the maximum (6); subtracts, exponentiates and sums (8); divides (8); scales and casts
 ---             the gradient (10). Two compiled functions reduce or scatter what they write in place. There the compiler
 ---             writes a new tensor and copies it back, which moves 8 more in each (Megatron-LM's note on in-place
@@ -118,7 +119,8 @@ in_step.merge = {
 ---             the division: 0.67, 1.73, 0.87, 0.82 and 1.05 ms (BastiaanGroot/ML-Infrastructure-Engineer,
 ---             training/profiles/q8b-baseline-cuda_gpu_kern_sum.txt)
 ---   composer  runs flash-attn's loss (8) and, after the backward pass, PyTorch's loss for two metrics (14 each)
-in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.92, torch = 0.7, composer = 0.7, megatron = 1.0 }
+in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.92, torch = 0.7, shifted = 1.08, composer = 0.7,
+  megatron = 1.0 }
 
 --- Time that adding to fp32 gradients takes in a weight product, over the time of streaming its additional bytes (8
 --- read and written, in place of 2). Weight products of 57344 x 8192 results and 4096 tokens take longer than the

@@ -715,6 +715,13 @@ local function software_of(times)
   return times.lowered.plain
 end
 
+--- Logits that the program's variables hold until the backward pass ends, over the bytes that the loss stores.
+local function kept_logits(p, software)
+  if software.kept_logits == 0 then return 0 end
+  return software.kept_logits / operators.get("cross_entropy").activation_bytes({ tokens = 1, vocab = 1 }, p.dtype,
+    software)
+end
+
 --- The layers of a model under a plan: the kinds of its program. Layers that are frozen or repeated in part are split.
 function lower.model_layers(model, p) return slices.listed(frozen.layers(model.layers, p), p.recompute_layer_ids) end
 
@@ -874,6 +881,7 @@ local function describe(model, p, times, placed)
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, gathers_tensors = software.gathers_tensors,
+    kept_logits = kept_logits(p, software), whole_ends = software.whole_ends,
     master_shards = software.master_shards, autocast = software.autocast, cast_bytes = casts,
     blocking_reductions = kept.blocking_reductions,
     whole_stages = software.whole_stages, defers_gradients = software.defers_gradients,
