@@ -1,5 +1,6 @@
 #include "step/step.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -202,8 +202,10 @@ describe("estimate", function()
     local bytes = parameters * (2 + 2 * 4) -- the new one in bf16, the kept one in fp32 twice
     local seconds = m * bytes * (1 / 1e12 + 1 / 6 / 1e14) -- a residual addition: one FLOP per 6 bytes
     assert.is_true(math.abs(with.step_seconds - without.step_seconds - seconds) < 1e-4 * seconds)
-    -- ZeRO-3 copies gradients to the message; stacks that reduce them once add them up.
+    -- ZeRO-2 and 3 copy gradients to the message; stacks that reduce them once add them up.
     for _, case in ipairs { { 2 + 4, {} }, { 2 + 2, { reduce_dtype = "bf16" } }, { 2 + 4, { micro_batches = 1 } },
+      { 2 + 4, { zero = 2 } }, { 2 + 2, { zero = 2, reduce_dtype = "bf16" } }, { 2 + 2 * 4, { zero = 1 } },
+      { 2 + 2 * 4, { zero = 2, stack = "transformers_fsdp" } },
       { 2 + 2 * 4, { stack = "transformers_fsdp" } }, { 2 + 4, { stack = "transformers_fsdp", micro_batches = 1 } } } do
       local function passes(fused)
         local e = run(merged({ zero = 3, dp = 2, fused_accumulation = fused }, case[2]))

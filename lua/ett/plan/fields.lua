@@ -54,11 +54,13 @@ end
 local function defers_gradients(p)
   return (p.micro_batches or 2) > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "defers_gradients")
 end
--- Whether ZeRO-3 reduces gradients in each backward pass: "sharded" and their type in messages, or "whole"; false for
--- plans without ZeRO-3. Programs differ in this (lower.lua, add_accumulation), and in Times:of_plan.
+-- Whether ZeRO-2 or 3 reduces gradients in each backward pass: the stage, "sharded" and their type in messages, or the
+-- stage and "whole"; false for other plans, and for ZeRO-2 with whole gradients. Programs differ in this (lower.lua,
+-- add_accumulation), and those of ZeRO-3 in Times:of_plan.
 local function sharded_gradients(p)
-  if p.zero ~= 3 or not replicated(p) then return false end
-  return (stay_whole(p) or defers_gradients(p)) and "whole" or "sharded " .. (p.reduce_dtype or p.gradient_dtype)
+  if (p.zero or 0) < 2 or not replicated(p) then return false end
+  if stay_whole(p) or defers_gradients(p) then return p.zero == 3 and "3 whole" end
+  return p.zero .. " sharded " .. (p.reduce_dtype or p.gradient_dtype)
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 -- A field of sends between stages: as the plan says, else as its stack does (`serial_sends`, `scatter_sends`). A single

@@ -194,7 +194,7 @@ local function is_on(value) return value end
 --- Axes that together hold the plans that a stack's software has, if replicas share weights. If there are several, ZeRO
 --- 3 has the last. late: it gathers weights during computing at stage 3 only. paired: at stages 1 and 2 it does so only
 --- beside overlap_gradients.
----@param apart boolean? ZeRO 3 is apart from other stages in any case, with each value of reshard for itself
+---@param apart boolean? ZeRO 2 and 3 are apart from other stages in any case, and each value of reshard for itself
 function space.parted(axes, apart)
   if not (axes.late or axes.paired or apart) then return { axes } end
   local list = {}
@@ -203,17 +203,21 @@ function space.parted(axes, apart)
     for _, zero in ipairs(axes.zero) do if zero >= least and zero <= most then zeros[#zeros + 1] = zero end end
     if zeros[1] then list[#list + 1] = merged(axes, own, { zero = zeros }) end
   end
+  local function add_lower(least, own)
+    add(least, apart and 1 or 2, own)
+    if apart then add(2, 2, own) end
+  end
   local first = kept(axes.overlap_parameters, is_off)
   if not axes.paired then
-    add(0, 2, { overlap_parameters = axes.late and first or nil })
+    add_lower(0, { overlap_parameters = axes.late and first or nil })
   elseif first[1] then -- gathers in any case
     add(0, 0)
-    add(1, 2, { overlap_gradients = kept(axes.overlap_gradients, is_on) })
+    add_lower(1, { overlap_gradients = kept(axes.overlap_gradients, is_on) })
   else
-    add(0, 2, { overlap_parameters = first })
+    add_lower(0, { overlap_parameters = first })
     local with = kept(axes.overlap_gradients, is_on)
     if #axes.overlap_parameters > 1 and with[1] then
-      add(1, 2, { overlap_parameters = { true }, overlap_gradients = with })
+      add_lower(1, { overlap_parameters = { true }, overlap_gradients = with })
     end
   end
   for _, own in ipairs(apart and axes.reshard or { axes.reshard }) do

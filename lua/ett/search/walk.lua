@@ -30,19 +30,20 @@ local interleave_group = fields.list[fields.position.interleave_group].c[2]
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
 
--- The fields below a chunk: their values, and the same values for C. gathers: "again" or "once" (without reshard) if
--- they are those of ZeRO 3 alone, else false.
+-- The fields below a chunk: their values, and the same values for C. program: "again" or "once" (without reshard) if
+-- they are those of ZeRO 3 alone, "reduced" if those of ZeRO 2 alone, else false.
 local function stages_of(list)
   local stages = {}
   for i, values in ipairs(list) do
+    local zero = #values.zero == 1 and values.zero[1]
     stages[i] = { values = values, core = search_core.axes(values),
-      gathers = #values.zero == 1 and values.zero[1] == 3 and (values.reshard[1] and "again" or "once") }
+      program = zero == 3 and (values.reshard[1] and "again" or "once") or zero == 2 and "reduced" }
   end
   return stages
 end
 
--- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 3 apart, for each
--- value of reshard.
+-- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 2 and 3 apart, for
+-- each value of reshard.
 local function ways_of(axes)
   return { whole = stages_of { axes }, together = stages_of(space_module.parted(axes)),
     apart = stages_of(space_module.parted(axes, true)) }
@@ -276,10 +277,10 @@ local function survey_part(self, common, queue)
     local ways = self.ways[space_module.axes_of(part.setting, part.pp, chunk)]
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local programs = common.programs
-    local list = not has_gathers(p, chunk) and ways.whole or (programs.again or programs.once) and ways.apart
-      or ways.together
+    local list = not has_gathers(p, chunk) and ways.whole
+      or (programs.again or programs.once or programs.reduced) and ways.apart or ways.together
     for _, stages in ipairs(list) do
-      local lowered = programs[list == ways.apart and stages.gathers] or programs[false]
+      local lowered = programs[list == ways.apart and stages.program] or programs[false]
       local branch = setmetatable({ chunk = chunk, program = lowered.program, stages = stages }, { __index = common })
       branch.interleave_group = interleave_group(p.interleave_group, p)
       branch.allowed = self.space.where and self.space.where:mask(p, part.setting, stages.values)
@@ -355,7 +356,7 @@ local function gathering_plan(parts)
   return nil
 end
 
---- Seconds of a micro-batch by which a program that gathers weights may be shorter than one that does not. It copies
+--- Seconds of a micro-batch by which a program of ZeRO 2 or 3 may be shorter than that of other stages. It copies
 --- gradients in place of adding them up; gathers only slow its kernels and the host.
 function walk.accumulation_seconds(lowered)
   local sum = 0.0
@@ -382,22 +383,26 @@ local function above_passes(self, parts, programs, less)
   end)
 end
 
---- Adds the programs of parts that gather weights (`gathers` of stages_of). They differ if gathers slow the stack's
---- kernels (Times:of_plan) or take time of the host, or if gradients are copied in place of added up. Returns the
---- parts that bounds do not exclude.
----@param programs table [false] is the program of the other parts
+--- Adds the programs of plans with ZeRO 2 or 3 (`program` of stages_of). They differ if gradients are copied in place
+--- of added up; those of ZeRO 3 also if gathers slow the stack's kernels (Times:of_plan) or take time of the host.
+--- Returns the parts that bounds do not exclude.
+---@param programs table [false] is the program of the other stages
 local function add_gathering(self, parts, programs)
   local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
   local stack = times:for_stack(p.stack).stack
-  local differs = stack and (stack.gathers_slow or stack.gather_seconds > 0)
-    or not fields.fuses_accumulation(p, stack or {})
+  local copies = not fields.fuses_accumulation(p, stack or {})
+  local differs = copies or stack and (stack.gathers_slow or stack.gather_seconds > 0)
   if not (differs and gathering_plan(parts)) then return above_passes(self, parts, programs) end
   parts = above_passes(self, parts, programs, walk.accumulation_seconds(programs[false]))
   local gathering = gathering_plan(parts)
   for _, stages in ipairs(gathering and self.ways[parts[1].setting.axes].apart or {}) do
-    if stages.gathers then
-      gathering.reshard = stages.gathers == "again"
-      programs[stages.gathers] = not (stack and stack.gather_seconds > 0) and (programs.again or programs.once)
+    local name = stages.program
+    if name == "reduced" then
+      local reduced = copies and setmetatable({ zero = 2 }, { __index = gathering })
+      programs[name] = reduced and lower.program(self.model, reduced, times) or nil
+    elseif name then
+      gathering.reshard = name == "again"
+      programs[name] = not (stack and stack.gather_seconds > 0) and (programs.again or programs.once)
         or lower.program(self.model, gathering, times)
     end
   end

@@ -604,15 +604,16 @@ end
 --- products that accumulate read and write the sum of gradients; others write a gradient in 16 bits. A share of the
 --- additional bytes hides behind the arithmetic. Gradients that are reduced in each backward pass are copied to the
 --- message instead, in its type (PyTorch, foreach_reduce_scatter_copy_in; DeepSpeed, stage3.py,
---- __add_grad_to_ipg_bucket; JAX casts them). Sums of shards follow the reduction in its stream, from the second
---- micro-batch on (foreach_reduce; partition_grads).
+--- __add_grad_to_ipg_bucket, and stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads; JAX casts them).
+--- Sums of shards follow the reduction, from the second micro-batch on (foreach_reduce; partition_grads;
+--- independent_gradient_partition_epilogue). They are not counted.
 local function add_accumulation(state, uses)
   local p, fused = state.plan, fields.fuses_accumulation(state.plan, state.software)
   local stack = state.times.stack
   if fused and not (stack and stack.fused_accumulation) then return end
   local weight = stack and stack.autocast and 4 or schema.wide_bytes(p.dtype)
   local gradient, parameters = schema.dtype_bytes[p.gradient_dtype], 0.0
-  local message = (fields.sharded_gradients(p) or ""):match "^sharded (.*)"
+  local message = (fields.sharded_gradients(p) or ""):match " sharded (.*)"
   local bytes = fused and in_step.accumulation_share * (2 * gradient - weight)
     or weight + (message and schema.dtype_bytes[message] or 2 * gradient)
   for index, n in pairs(uses) do
