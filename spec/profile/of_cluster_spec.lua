@@ -208,10 +208,10 @@ end)
 
 describe("updates", function()
   local shape = { params = 5000000, layers = 4, hidden = 512 }
-  local function update(own)
+  local function update(own, stack)
     local cluster = cluster_module.get "dgx_h100"
     cluster.profile = nil
-    local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own))
+    local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own)):for_stack(stack)
     return times:of_demand({ kind = "optimizer", parameters = shape.params, place = "first", layers = shape.layers },
       "fp32", shape.hidden)
   end
@@ -225,6 +225,23 @@ describe("updates", function()
     assert.near(5e-3, seconds, 1e-12)
     assert.near(1e-2, (update(only { optimizer = 1e-9, first_stage_optimizer = 2e-9 })), 1e-12)
     assert.near(1e-2, (update(only { optimizer = 1e-9, middle_stage_optimizer = 2e-9 })), 1e-12)
+  end)
+
+  it("by foreach move 80 instead of the sampled 28 bytes per parameter", function()
+    local fused, names = update(only { optimizer = 1e-9 }, "plain"), { "optimizer", "first_stage_optimizer" }
+    for _, name in ipairs(names) do
+      local seconds, low, high, provenance = update(only { [name] = 1e-9 }, "plain:update=foreach")
+      assert.near(80 / 28 * fused, seconds, 1e-12)
+      assert.is_true(low < seconds and seconds < high)
+      assert.equal("calibrated", provenance)
+    end
+    -- C times fused updates from samples, and no others.
+    local function step(stack)
+      return require("ett.step.estimate").new { cluster = "perlmutter", plan = { seq = 2048, tp = 4, dp = 2,
+        micro_batches = 2, stack = stack }, model = require("ett.model").new("gpt", { layers = 4, hidden = 4096,
+        heads = 32, vocab = 50304 }) }.stages[1].optimizer_seconds
+    end
+    assert.near((30 + 52) / 30, step "plain:update=foreach" / step "plain", 1e-6)
   end)
 
   it("are assumed without both samples", function()

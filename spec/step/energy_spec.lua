@@ -61,7 +61,8 @@ describe("the power of a device", function()
       { idle_watts = 100, compute_watts = 400, memory_watts = 0, source = "spec" })
     local by_bytes = with(function(op, shape, dtype, pass) return op.bytes(shape, dtype, pass) / 1e12 end,
       { idle_watts = 100, compute_watts = 0, memory_watts = 400, source = "spec" })
-    for i, plan in ipairs { { dtype = "bf16" }, { dtype = "fp8" }, { lora_rank = 16 }, { frozen_layers = 2 } } do
+    for i, plan in ipairs { { dtype = "bf16" }, { dtype = "fp8" }, { lora_rank = 16 }, { frozen_layers = 2 },
+      { fused_accumulation = false }, { stack = "plain:autocast" } } do -- lines without an operator
       assert.near(300, by_flops(plan), 1e-6, i)
       assert.near(300, by_bytes(plan), 1e-6, i)
     end

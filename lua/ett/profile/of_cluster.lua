@@ -176,6 +176,16 @@ local function stood_in(self, stand_ins, shape, dtype, pass)
   end
 end
 
+-- Times of updates by PyTorch's foreach, from samples, which are those of one fused kernel: by the ratio of bytes.
+local function by_foreach(fused, op, dtype, pass)
+  return fused and function(shape, key)
+    local answer, bytes = fused(shape, key), op.bytes(shape, dtype, pass)
+    if missing(answer) then return answer end
+    return widened(answer, (bytes + in_step.foreach_bytes * shape.params) / bytes, assumed_scaled_spread,
+      "one fused kernel, by the ratio of bytes")
+  end
+end
+
 -- Timer that uses the cluster's own samples, else the other cluster's samples; without a profile, the kernel tables of
 -- the device. If the answer is within the limits of the device, the timer's second value is true, and the third the
 -- FLOPs of a product.
@@ -183,6 +193,7 @@ local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
   local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
+  if self.foreach and op.family == "optimizer" then own = by_foreach(own, op, dtype, pass) end
   local device = self.cluster.device
   local peak, bandwidth = products[op.family] and device_module.peak(device, dtype), device.memory_bandwidth
   local bytes, flops_of, stands_in = op.bytes, op.flops, #stand_ins > 0
@@ -328,7 +339,7 @@ end
 --- nil if C cannot time them.
 function Profile:updates_compiled(op, dtype)
   local own = self.own
-  if self.device_times or not (own and own.operator_compiled) or own.accepted or op.least_bytes
+  if self.device_times or self.foreach or not (own and own.operator_compiled) or own.accepted or op.least_bytes
     or op.proportional ~= "params" or #dialect.stand_ins(op.name) > 0 then return nil end
   local function bytes(params) return op.bytes({ params = params, layers = 1, hidden = 1 }, dtype, "update") end
   for _, params in ipairs { 3, 1000003, 70000000001 } do
@@ -493,7 +504,10 @@ end
 --- The same profile with the kernels of another stack.
 ---@param stack table of ett.operator.stack
 function Profile:with_stack(stack)
-  return self:with_tables(function(tables) return tables:with_stack(stack) end) or self
+  local own = self:with_tables(function(tables) return tables:with_stack(stack) end) or self
+  if stack.update ~= "foreach" or self.device_times then return own end
+  return setmetatable(merged(own, { foreach = true, other = self.other and self.other:with_stack(stack), timers = {},
+    sampled_timers = {} }), Profile)
 end
 
 --- The same profile with the kernel tables of its device and of the clusters it borrows from replaced by

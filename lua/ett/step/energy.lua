@@ -38,7 +38,7 @@ end
 
 --- FLOPs and bytes of an operation's pass, and the data type in which it is timed.
 local function work_of(o, dtype, pass)
-  local op, shape = o.operator, o.shape
+  local op, shape = (o.timed_as or o).operator, o.timed_as and o.timed_as[pass] or o.shape
   dtype = op.family == "gemm" and o.dtype or schema.wide(dtype)
   if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
     shape, pass = frozen.input_gradient_shape(shape), "forward"
@@ -93,7 +93,7 @@ function energy.least_joules(lowered, device, model, p)
     for index, o in ipairs(lowered.operations) do
       local uses = kind.uses[index] or 0
       for _, pass in ipairs { "forward", "backward" } do
-        local seconds = o.operator and o[pass] and o[pass].seconds or 0
+        local seconds = (o.operator or o.timed_as) and o[pass] and o[pass].seconds or 0
         if uses > 0 and seconds > 0 then
           joules = joules + kind.count * uses * (shares[o] or 1) * seconds
             * (watts_of(power, device, o, p.dtype, pass, seconds) - power.idle_watts)
@@ -110,7 +110,7 @@ end
 local function joules_above_idle(power, device, e, runs, update)
   local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
-    if not o.operator then return end
+    if not (o.operator or o.timed_as) then return end
     for i, pass in ipairs { "forward", "backward" } do -- fixed order: sums are equal in every process
       local count = i == 1 and forward or backward
       local seconds = o[pass] and o[pass].seconds or 0

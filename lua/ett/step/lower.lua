@@ -570,17 +570,19 @@ local function add_gather(state, bytes)
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
---- Adds an operation that moves bytes. It takes as long as a residual addition that moves the same bytes.
+--- Adds an operation that moves bytes. It takes as long as a residual addition that moves the same bytes: `timed_as`,
+--- with the shape in each pass (ett.step.energy).
 ---@param bytes table<string, number> of each pass: forward, backward; nil: it does not run in that pass
 ---@param given table fields of the operation
 local function add_moving(state, bytes, given)
   local op, dtype, operation = operators.get "residual_add", state.plan.dtype, merged(given)
-  operation.kind, operation.family = "operator", op.family
+  operation.kind, operation.family, operation.timed_as = "operator", op.family, { operator = op }
   for _, pass in ipairs { "backward", "forward" } do
     local tokens = (bytes[pass] or 0.0) / (3 * schema.wide_bytes(dtype) * state.hidden)
     if bytes[pass] then
       operation.shape = { tokens = math.max(1, math.floor(tokens + 0.5)), hidden = state.hidden }
       operation[pass] = state.times:operator(op, operation.shape, dtype, pass)
+      operation.timed_as[pass] = operation.shape
     end
   end
   return add(state, operation)
