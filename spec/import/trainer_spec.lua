@@ -173,9 +173,11 @@ selective_ac_option = "3"
     assert.equal("torchtitan_eager:cross_entropy=compiled", stack 'enable = true\ncomponents = ["loss"]\n')
     assert.equal("torchtitan:cross_entropy=torch", stack 'enable = true\ncomponents = ["model"]\n')
     for name, expected in pairs { fused = { "" }, foreach = { ":update=foreach" },
-      ["for-loop"] = { "", "optimizer.implementation = for-loop is modelled as fused, and takes more time" } } do
+      ["for-loop"] = { "", "optimizer.implementation = for-loop is modelled as fused, and takes more time" },
+      [true] = { "" }, [false] = { ":update=foreach" } } do -- the older field `fused`
+      local line = type(name) == "string" and "implementation = '%s'\n" or "fused = %s\n"
       local plan, notes = read("run.toml", "[parallelism]\ndata_parallel_shard_degree = 8\n[optimizer]\n"
-        .. "implementation = '" .. name .. "'\n")
+        .. line:format(name))
       assert.same({ "torchtitan_eager" .. expected[1] .. ":operator_policy=false", expected[2] },
         { plan.stack, notes[1] })
     end

@@ -107,8 +107,10 @@ end
 local function set_states(p, config, note)
   local offloads, optimizer = config("training", "enable_cpu_offload", false), config("optimizer", "name", "AdamW")
   if not optimizer:find "^AdamW?$" then note("optimizer.name = %s is modelled as AdamW", optimizer) end
+  -- Until 2025 the field was `fused`: optimizer.py, build_optimizers ("foreach": not fused).
+  local older = config("optimizer", "fused", true) == false
   local kernels = choice("optimizer.implementation", { fused = "fused", foreach = "foreach", loop = "for-loop" },
-    config("optimizer", "implementation", "fused"))
+    config("optimizer", "implementation", older and "foreach" or "fused"))
   if kernels == "foreach" then p.stack = p.stack .. ":update=foreach" end
   if kernels == "loop" then note "optimizer.implementation = for-loop is modelled as fused, and takes more time" end
   if p.zero == 3 and offloads then
