@@ -912,13 +912,17 @@ ARGS:
     end
     for _, case in ipairs { { "", "" }, { "B='--swiglu'\nC=(--swiglu)\n", "$B ${C[@]} --data-path $DATA" },
       { "", "--cuda-graph-impl none $B" }, { "N=$(hostname)\n", "--master-addr $N" },
-      { "N=${C:-1}\nB=\"--swiglu --lr ${D:-1}\"\n", "--context-parallel-size $N $B" } } do
-      assert.is_nil(graphs(table.unpack(case)), case[2])
+      { "N=${C:-1}\nB=\"--swiglu --lr ${D:-1}\"\n", "--context-parallel-size $N $B" },
+      { "", "--data-path 0.5 $DATA 0.5 ${MORE} --swiglu > $LOG" }, { "", "2>> $LOG" }, { "", "&> $(date).log" },
+      { "B=\"--train-data-path 1 $C 2 $D\"\n", "$B" }, { "B=(--data_path 1 $C)\n", "${B[@]}" },
+      { "A=\"-n $C\"\nmpirun -x $DATA $A $D ", "" } } do
+      assert.is_nil(graphs(table.unpack(case)), case[1] .. case[2])
     end
     for _, case in ipairs { { "", "--swiglu --lr 1 $B" }, { "", '"$@"' }, { "B=(--lr 1 $C)\n", "${B[@]}" },
       { "", "${B[@]}" }, { "B=(${C[@]})\n", "${B[@]}" },
       { "if [ $1 = 1 ]; then\nB=\nelse\nB=--enable-cuda-graph\nfi\n", "$B" }, { "source b.sh\n", "$B --swiglu" },
-      { "", "--no-load-rng $B" }, { "", "--log-throughput ${B:-}" }, { "B='--moe-grouped-gemm $C'\n", "$B" },
+      { "", "--data-path 1 $B $C" }, { "", "2>&1 $B" }, { "", "--data-path $A $B" }, { "mpirun -x $A ", "-x $B" },
+      { "mpirun $B ", "$B" }, { "", "--no-load-rng $B" }, { "", "--log-throughput ${B:-}" }, { "B='--moe-grouped-gemm $C'\n", "$B" },
       { "B=\"--swiglu ${C:-}\"\n", "$B" }, { "B=(--swiglu ${C:-})\n", "${B[@]}" }, { "B=${B:-}\n", "$B" },
       { "", "$(cat b.txt)" }, { "", "`cat b.txt`" }, { "", '"$1"' }, { 'B="`cat b.txt`"\n', "$B" },
       { "B=--swiglu\nB=\"$B $(cat b.txt)\"\n", "$B" }, { "eval ", "" }, { "", "--yaml-cfg b.yaml" } } do

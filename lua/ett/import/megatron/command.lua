@@ -51,10 +51,19 @@ local function having(found, pattern)
   return list
 end
 
+-- Programs that train.
+local programs = { "%f[%w_]pretrain_[%w_]+%.py", "%f[%w_]train[%w_]*%.py" }
+
+--- Whether a word is the path of such a program.
+function command.is_program(text)
+  for _, pattern in ipairs(programs) do if text:find("^[^%s=]*" .. pattern .. "$") then return true end end
+  return false
+end
+
 --- The training commands: those that start pretrain_NAME.py, else trainNAME.py, else the only one with --num-layers, or
 --- with fields of a section `model`, `train` or `trainer`.
 local function training(found)
-  for _, program in ipairs { "%f[%w_]pretrain_[%w_]+%.py", "%f[%w_]train[%w_]*%.py" } do
+  for _, program in ipairs(programs) do
     local list = having(found, program)
     if list[1] then return list end
   end
@@ -76,12 +85,13 @@ local function is_open(list, found)
 end
 
 --- Whether a list of words has a word that may hold flags: a variable without a value, or the output of a command.
---- Values of flags and names of programs do not count.
-local function has_open_word(words)
-  for i, word in ipairs(words or {}) do
-    local text, before = word.text or "", words[i - 1] and words[i - 1].text or ""
+--- Values of flags, files of redirections and names of programs do not count.
+---@param first integer? the first word that counts
+local function has_open_word(words, first)
+  for i = first or 1, #(words or {}) do
+    local text = words[i].text or ""
     local unknown = text:find "^%s*%$" or text:find("$(", 1, true) or text:find("`", 1, true)
-    if unknown and not text:find "%.py$" and not known_flags.takes_value(before) then return true end
+    if unknown and not text:find "%.py$" and not known_flags.precedes_value(words, i - 1) then return true end
   end
   return false
 end
@@ -92,9 +102,11 @@ local function is_complete(list, found)
   for _, each in ipairs(list) do
     local first = each.words[1] and each.words[1].text
     if each.reached["@"] or first == "eval" or has_word(each, found, "^%-%-yaml[_-]cfg") then return false end
-    if has_open_word(each.words) then return false end
+    if has_open_word(each.words, each.program) then return false end
     for name in pairs(reached(each.bare, found.bare_of)) do if not found.uses_of[name] then return false end end
-    for name in pairs(each.reached) do if has_open_word(found.words_of[name]) then return false end end
+    for name in pairs(reached(each.behind or each.uses, found.uses_of)) do
+      if has_open_word(found.words_of[name]) then return false end
+    end
   end
   return true
 end

@@ -145,6 +145,23 @@ function flags.takes_value(word)
   return flags.values[name] or valued[name] or false
 end
 
+-- Flags of data sets, whose values may be pairs of a weight and a path.
+local blended = set "data-path train-data-path valid-data-path test-data-path"
+
+--- Whether the word behind words[last] is a value of a flag, or the file of a redirection, for certain.
+---@param words table words of a command line: texts, or tables with a text
+function flags.precedes_value(words, last)
+  local function text_of(at)
+    local word = words[at]
+    return type(word) == "table" and word.text or word or ""
+  end
+  local text = text_of(last)
+  if flags.takes_value(text) or text:find "^[%d&]*[<>]+&?$" then return true end
+  if not tonumber(text) then return false end
+  repeat last = last - 1 until last < 1 or text_of(last):find "^%-%-%a"
+  return last > 0 and blended[text_of(last):sub(3):gsub("_", "-")] or false
+end
+
 --- How ett treats a flag: "value", "switch", "unmodelled", "without effect", or nil if it is unknown.
 function flags.kind(name)
   if flags.values[name] then return "value" end

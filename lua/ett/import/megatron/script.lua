@@ -327,10 +327,10 @@ function Reader:add(text, owner)
   if owner then table.insert(table_at(self.owned, owner), word) end
 end
 
---- Notes a variable that is a word of its own in the value of another one. "?": it has no value there, so it comes from
---- outside the file.
-function Reader:note_bare(name, holder, before)
-  if not name or flags.takes_value(before) then return end
+--- Notes a variable that is a word of its own in the value of another one, behind words[last]. "?": it has no value
+--- there, so it comes from outside the file.
+function Reader:note_bare(name, holder, words, last)
+  if not name or flags.precedes_value(words, last) then return end
   table_at(self.bare_of, holder)[self.uses_of[name] and name or "?"] = true
 end
 
@@ -346,10 +346,10 @@ function Reader:assign(name, value, raw)
     for _, word in ipairs(self.owned[name] or {}) do word.text = nil end
     self.bare_of[name] = nil
   end
-  local before = ""
+  local parts = {}
   for part in raw:gsub("^[%a_][%w_]*%+?=", ""):gmatch "%S+" do
-    self:note_bare(leading_name(part), name, before)
-    before = part
+    self:note_bare(leading_name(part), name, parts, #parts)
+    parts[#parts + 1] = part
   end
   if not kept then self.owned[name], self.uses_of[name] = nil, nil end
   command.add_uses(table_at(self.uses_of, name), raw)
@@ -469,6 +469,15 @@ function Reader:follow(token, start)
   if raw ~= "\n" then self.named = raw == ")" and last == "(" end
 end
 
+--- Notes the training program of a command: words before it are those of launchers, such as mpirun -x $NAME.
+function Reader:note_program(own, token, text)
+  if own.behind then
+    command.add_uses(own.behind, token.text)
+  elseif command.is_program(text) and not self:awaits() then
+    own.program, own.behind, own.bare = #own.words + 1, {}, {}
+  end
+end
+
 --- Notes to which command or array the words from this token on belong, and which variables they name.
 ---@param start boolean whether the token begins a command
 function Reader:place(token, text, start)
@@ -490,17 +499,18 @@ function Reader:place(token, text, start)
   if name then return end -- also the environment of the command behind it
   local own = not self.array and self.command
   command.add_uses(own and own.uses or table_at(self.uses_of, self.array or ""), token.text)
-  local whole, last = leading_name(token.text), self.words[#self.words]
-  if self.array then self:note_bare(whole, self.array, last and last ~= "\n" and last.text or "") end
+  if own then self:note_program(own, token, text) end
+  local whole = leading_name(token.text)
+  if self.array then self:note_bare(whole, self.array, self.words, #self.words) end
   if not (own and whole) then return end
   if not self:awaits() then own.whole[whole] = true end
-  if not self:awaits(flags.takes_value) then own.bare[whole] = true end
+  if not flags.precedes_value(self.words, #self.words) then own.bare[whole] = true end
 end
 
---- Whether the word may be the value of the flag before it. awaits: of ett.import.megatron.flags; default: awaits.
-function Reader:awaits(awaits)
+--- Whether the word may be the value of the flag before it.
+function Reader:awaits()
   local last = self.words[#self.words]
-  return last and last ~= "\n" and last.text and (awaits or flags.awaits)(last.text)
+  return last and last ~= "\n" and last.text and flags.awaits(last.text)
 end
 
 function Reader:word(token, text, start)
