@@ -922,7 +922,8 @@ ARGS:
       { "", "${B[@]}" }, { "B=(${C[@]})\n", "${B[@]}" },
       { "if [ $1 = 1 ]; then\nB=\nelse\nB=--enable-cuda-graph\nfi\n", "$B" }, { "source b.sh\n", "$B --swiglu" },
       { "", "--data-path 1 $B $C" }, { "", "2>&1 $B" }, { "", "--data-path $A $B" }, { "mpirun -x $A ", "-x $B" },
-      { "mpirun $B ", "$B" }, { "", "--no-load-rng $B" }, { "", "--log-throughput ${B:-}" }, { "B='--moe-grouped-gemm $C'\n", "$B" },
+      { "mpirun $B ", "$B" }, { "", "--no-load-rng $B" }, { "", "--log-throughput ${B:-}" },
+      { "B='--moe-grouped-gemm $C'\n", "$B" },
       { "B=\"--swiglu ${C:-}\"\n", "$B" }, { "B=(--swiglu ${C:-})\n", "${B[@]}" }, { "B=${B:-}\n", "$B" },
       { "", "$(cat b.txt)" }, { "", "`cat b.txt`" }, { "", '"$1"' }, { 'B="`cat b.txt`"\n', "$B" },
       { "B=--swiglu\nB=\"$B $(cat b.txt)\"\n", "$B" }, { "eval ", "" }, { "", "--yaml-cfg b.yaml" } } do

@@ -4,6 +4,7 @@
 -- casts its own input, and its weight once in a forward pass (autocast_mode.cpp, cached_cast). The casts are stored
 -- for the backward pass, which casts the gradients of inputs and weights to fp32. Norms run in fp32. The sum of a
 -- 16-bit output and the residual stream has the wider type.
+-- Not counted: scores of unfused attention, whose masks, softmax and dropout are in fp32 (spec/bench/README.md, BERT).
 local weights_of = require("ett.operator.quantised").weights_of
 
 local autocast = {}
