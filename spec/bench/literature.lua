@@ -22,12 +22,15 @@ local columns = { "name", "cluster", "words", "figure", "software", "source", "o
 -- The sets and the first step of each, in the order of the file.
 local sets = { megascale_256 = "first", dgxc_llama31_8b_bf16_8 = "second", fold_mixtral_fsdp_128 = "third",
   mlperf_lora_h100_8 = "fourth", t5x_small_a100_8 = "fifth",
-  fsdp_qlora_4090_lora_ddp = "sixth" }
+  fsdp_qlora_4090_lora_ddp = "sixth", kempner_7b_1 = "seventh" }
 
---- Whether a step of the fifth set is held out: a seeded hash of its name chose half of them before any estimate.
-local function held_out(name)
-  local hash = regress.mix(20261130)
-  for i = 1, #name do hash = regress.mix(hash ~ name:byte(i)) end
+-- The sets of which half of the steps are held out, and the seed of each.
+local seeds = { fifth = 20261130, seventh = 20261207 }
+
+--- Whether a step is held out: a seeded hash of its name chose half of the steps before any estimate.
+local function held_out(step)
+  local hash = regress.mix(seeds[step.set])
+  for i = 1, #step.name do hash = regress.mix(hash ~ step.name:byte(i)) end
   return hash >> 63 == 1
 end
 
@@ -44,7 +47,8 @@ local function steps()
       error_module.raise("format", "%s:%d: expected 7 or %d columns, got %d", path, #list + 1, #columns, at)
     end
     set = sets[step.name] or set
-    step.set, step.held_out = set, set == "fifth" and held_out(step.name)
+    step.set = set
+    step.held_out = seeds[set] and held_out(step)
     list[#list + 1] = step
   end
   return list
@@ -149,7 +153,9 @@ local function groups_of(list)
       groups.all.refused = groups.all.refused + 1
     else
       for _, name in ipairs { "all", kind_of(step), "set " .. step.set } do add(name, step) end
-      if step.set == "fifth" then add("set fifth, " .. (step.held_out and "held out" or "read"), step) end
+      if seeds[step.set] then
+        add(("set %s, %s"):format(step.set, step.held_out and "held out" or "read"), step)
+      end
       -- A group of few steps would show the errors of single ones.
       if not step.held_out then
         for _, name in ipairs { "on " .. step.cluster, "software " .. step.software } do add(name, step) end
