@@ -47,6 +47,8 @@ describe("a stack with a base", function()
     assert.same({ "efficient", "flash2" }, stacks.other_attention(
       stacks.get "megatron:other_attention=flash2+efficient", "megatron"))
     assert.same({}, stacks.other_attention(stacks.get "megatron", "megatron:attention=cudnn"))
+    assert.same({ "flash2" }, stacks.other_attention(stacks.get "megatron", "megatron", "hopper"))
+    assert.same({}, stacks.other_attention(stacks.get "megatron", "megatron", "blackwell"))
     local graphs = "megatron:other_graphs=none step attn+mlp"
     assert.same({ ":graphed=", ":graphs", ":graphed=attn+mlp" }, stacks.other_graphs(stacks.get(graphs), graphs))
     for _, text in ipairs { "megatron:graphs", "megatron:graphed=attn" } do

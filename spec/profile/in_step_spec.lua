@@ -144,6 +144,31 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of FlashAttention 2 reach the rates that were measured on B200, and those of B300 are no higher", function()
+    local stack = setmetatable({ attention = "flash2" }, { __index = stack_module.get "plain" })
+    local function rate(name, seq, head_dim, pass, flops)
+      local width = head_dim * (head_dim == 128 and 8 * 16 or 32 * 16384 // seq) -- over all sequences and heads
+      return flops * width * seq ^ 2 / 1e12 / seconds(devices.get(name), "flash_attention",
+        { batch = width // head_dim // 16, heads = 16, kv_heads = 16, seq_q = seq, seq_k = seq, head_dim = head_dim,
+          causal = 0 }, "bf16", pass, stack)
+    end
+    -- Tokens, TFLOP/s forward with heads of 128 and 64, and backward with heads of 64: in_step.attention_rate.
+    for _, row in ipairs { { 2048, 352, 381, 302 }, { 4096, 354, 307, 315 }, { 8192, 362, 343, 329 },
+      { 16384, 331, 379, 334 } } do
+      local seq = row[1]
+      assert.near(row[2], rate("b200_sxm", seq, 128, "forward", 4), 0.06 * row[2])
+      assert.near(row[3], rate("b200_sxm", seq, 64, "forward", 4), 0.15 * row[3])
+      assert.near(row[4], rate("b200_sxm", seq, 64, "backward", 10), 0.07 * row[4])
+      assert.near(rate("b200_sxm", seq, 128, "forward", 4), rate("b300_sxm", seq, 128, "forward", 4), 1e-6)
+    end
+    -- RTX PRO 6000 has no other instructions: its newest kernel is below these rates.
+    local cudnn = setmetatable({ attention = "cudnn" }, { __index = stack_module.get "plain" })
+    local shape = { batch = 8, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128 }
+    local rtx = devices.get "rtx_pro_6000"
+    local least = seconds(rtx, "flash_attention", shape, "bf16", "forward", cudnn)
+    assert.is_true(seconds(rtx, "flash_attention", shape, "bf16", "forward", stack) <= least * 1.0001)
+  end)
+
   it("of PyTorch's memory-efficient attention with a mask take the measured times, with any mask", function()
     local stack = setmetatable({ attention = "efficient" }, { __index = stack_module.get "plain" })
     local function milliseconds(heads, seq, pass, causal, window)

@@ -144,10 +144,14 @@ function stack_module.other_graphs(stack, text)
   return text and not stack.graphs and own.graphs == nil and own.graphed == nil and list or {}
 end
 
---- Attention kernels that the software may run in place of the stack's own, in order.
+--- Attention kernels that the software may run in place of the stack's own, in order. FlashAttention 2 is none of them
+--- on Blackwell, where cuDNN's kernel is three to four times as fast (ett.profile.in_step, attention_rate): Transformer
+--- Engine prefers cuDNN's there, and torchtitan runs it (pytorch/torchtitan#1196).
 ---@param text string? of a plan: if it states the kernel, there is no other
-function stack_module.other_attention(stack, text)
+---@param generation string? of the devices
+function stack_module.other_attention(stack, text, generation)
   local names = names_of("other_attention", "kernel", stack.other_attention or "", attention_kernels)
+  if generation == "blackwell" then names.flash2 = nil end
   return text and select(2, parts(text)).attention == nil and schema.keys(names) or {}
 end
 

@@ -447,7 +447,8 @@ end
 ---@param stack table the stack in use
 ---@param layers integer? of the model
 ---@param experts integer? of the model
-function fields.other_values(given, p, stack, layers, experts)
+---@param generation string? of the devices
+function fields.other_values(given, p, stack, layers, experts, generation)
   local lists = {}
   for _, open in ipairs(open_fields(given, p, stack)) do
     local field, list = open.field, {}
@@ -466,7 +467,7 @@ function fields.other_values(given, p, stack, layers, experts)
     lists[#lists + 1] = #list > 0 and list or nil
   end
   local kernels, graphs = {}, {}
-  for i, kernel in ipairs(stacks.other_attention(stack, p.stack)) do
+  for i, kernel in ipairs(stacks.other_attention(stack, p.stack, generation)) do
     kernels[i] = { stack = ("%s:attention=%s"):format(p.stack, kernel) }
   end
   lists[#lists + 1] = #kernels > 0 and kernels or nil

@@ -309,7 +309,10 @@ local function attention(self, op, shape, pass)
   local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth
   -- fp8: casts of operands and results between 16 and 8 bits.
   if dtype == "fp8" then seconds = seconds + 1.5 * memory / in_step.stream_share end
-  local peak = training.flops(x, pass) / self.device:peak(products_dtype)
+  local flops = training.flops(x, pass)
+  local rates = (in_step.attention_rate[self.stack.attention] or {})[generation]
+  if rates then seconds = math.max(seconds, flops / rates[pass == "backward" and 2 or 1]) end
+  local peak = flops / self.device:peak(products_dtype)
   seconds = math.max(seconds, peak / (transfer.allowed(self.device, products_dtype) or 1),
     memory / in_step.stream_share) + merging(self, shape, pass)
   return { seconds = seconds, low_seconds = math.max(seconds * (1 - laws.spread), peak, memory),

@@ -94,6 +94,16 @@ in_step.attention = {
   splash = {}, tokamax = {}, pallas_flash = {},
 }
 
+--- FLOP/s that a kernel reaches at most, forward and backward, by generation. FlashAttention 2 has no instructions of
+--- data-centre Blackwell (tcgen05): on B200 it is hardly faster than on H100. It reaches 352, 354, 362 and 331 TFLOP/s
+--- forward at 2048 to 16384 tokens and head dimension 128 (meta-pytorch/tritonbench pull request 171). With heads of 64
+--- it reaches 381, 307, 343 and 379 forward and 302, 315, 329 and 334 backward (Dao-AILab/flash-attention#1589). Both
+--- are without a mask. B300, GB200 and GB300 are assumed to have the same rates. efficient: these, divided by the
+--- factors of Ampere above.
+in_step.attention_rate = {
+  flash2 = { blackwell = { 350e12, 320e12 } }, efficient = { blackwell = { 187e12, 125e12 } },
+}
+
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another
 --- rank: { per value of the rank's queries, per value of the block's keys and values }.
 --- te: Transformer Engine's ring (context_parallel.py). Forward adds each partial output to the sum (6, in 16 bits) and

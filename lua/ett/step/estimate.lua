@@ -551,7 +551,8 @@ local function open_steps(given, cluster, p, lowered, times, step, demands, work
     return solved(q, cluster, times, model.hyper.hidden, other or lowered.program, fresh or demands,
       workspace).step_seconds
   end
-  local others = plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers, model.hyper.experts)
+  local others = plan_fields.other_values(given.plan, p, lowered.stack, model.hyper.layers, model.hyper.experts,
+    cluster.device.generation)
   for i, changes in ipairs(others) do
     lists[i] = {}
     for _, change in ipairs(changes) do
