@@ -345,8 +345,8 @@ describe("ett.trace readers", function()
       assert.equal("missing", (why(folder .. "/nothing")))
       local kind, message = why(folder)
       assert.equal("missing", kind)
-      assert.matches("expected *.json, *.pb, *.sqlite, *.pftrace or *.et, perhaps with .gz or .zst behind it", message,
-        1, true)
+      assert.matches("expected *.json, *.pb, *.sqlite, *.db, *.pftrace or *.et, perhaps with .gz or .zst behind it",
+        message, 1, true)
       assert.equal("format", (why(write("empty.json", ""))))
       assert.equal("format", (why(write("other.json", '{"a": [1, 2]}'))))
       assert.equal("format", (why(write("text.json", "hello"))))

@@ -136,3 +136,58 @@ describe("JSON of rocprofv3", function()
     end
   end)
 end)
+
+describe("database of rocprofv3", function()
+  local folder = command.each_folder(_ENV)
+
+  local function database(name, sql)
+    local pipe = assert(io.popen(("sqlite3 %q"):format(folder .. "/" .. name), "w"))
+    pipe:write(sql)
+    return pipe:close()
+  end
+
+  -- Tables instead of the views of the same names; columns that ett does not read are left out.
+  local sql = [[
+    CREATE TABLE kernels(start,end,agent_type_index,queue_id,stream_id,stack_id,pid,tid,name,grid_x);
+    INSERT INTO kernels VALUES(1010000,1110000,0,1,0,11,4242,4250,'gemm',64),
+      (1020000,1220000,1,2,NULL,12,4242,4250,'ncclDevKernel_Generic_1',8),(1500000,1400000,1,2,5,12,4242,4250,'bad',1);
+    CREATE TABLE regions(start,end,category,name,stack_id,pid,tid,extdata);
+    INSERT INTO regions VALUES(1000000,1004000,'HIP_RUNTIME_API_EXT','hipLaunchKernel',11,4242,4250,'{}'),
+      (1005000,1009000,'HIP_RUNTIME_API','hipLaunchKernel',12,4242,4250,'no JSON'),
+      (990000,1400000,'MARKER_CORE_RANGE_API','roctxThreadRangeA',13,4242,4250,'{"message":"step 1"}');
+    CREATE TABLE memory_copies(start,end,dst_agent_type,dst_agent_type_index,src_agent_type,src_agent_type_index,
+      queue_id,stream_id,stack_id,pid,tid,name,size);
+    INSERT INTO memory_copies VALUES(1300000,1350000,'GPU',1,'CPU',0,1,0,14,4242,4250,'HOST_TO_DEVICE',4096),
+      (1300000,1350000,'CPU',0,'GPU',0,1,0,15,4242,4250,'DEVICE_TO_HOST',8192);]]
+
+  it("has dispatches, copies, calls and markers", function()
+    if not database("rank3_results.db", sql) then return pending("the sqlite3 shell is not installed") end
+    local t <close> = assert(trace.open(folder, { args = { "bytes", "grid_x" } }))
+    assert.same({ "rocprof", 3 }, { t.files[1].kind, t.files[1].rank })
+    local kernels = t:events { class = "kernel" }
+    assert.same({ { "gemm", "ncclDevKernel_Generic_1" }, { 100000, 200000 }, { 0, 1 }, { 0, 2 }, { 64, 8 } },
+      { kernels:columns { "name" }, kernels:columns { "dur" }, kernels:columns { "device" },
+        kernels:columns { "stream" }, kernels:columns { "grid_x" } })
+    local launches = kernels:match(t:events { class = "runtime" }, "correlation")
+    assert.same({ "hipLaunchKernel", "hipLaunchKernel" }, (launches:columns { "name" }))
+    assert.same({ 10000, 15000 }, (launches:columns { "ts" })) -- from the first row, at 990000
+    assert.same({ "step 1" }, (t:events({ class = "annotation" }):columns { "name" }))
+    local copies = t:events { class = "memcpy" }
+    assert.same({ { 4096, 8192 }, { 1, 0 } }, { copies:columns { "bytes" }, copies:columns { "device" } })
+    assert.equal("GPU 1 stream 2", kernels:get(2, "thread"))
+    assert.matches("negative_dur", require("ett.json").encode(t.warnings))
+  end)
+
+  it("is refused if its views never end, or have too few columns", function()
+    local endless = [[CREATE VIEW regions AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT
+      x AS start, x AS end, 'HIP' AS category, 'n' AS name, 1 AS stack_id, 1 AS pid, 1 AS tid, '{}' AS extdata FROM c;]]
+    if not database("endless.db", endless) then return pending("the sqlite3 shell is not installed") end
+    local none, why = trace.open(folder .. "/endless.db")
+    assert.is_nil(none)
+    assert.matches("its views take too long for its size", tostring(why))
+    assert(database("other.db", "CREATE TABLE kernels(start, end, name);"))
+    none, why = trace.open(folder .. "/other.db")
+    assert.is_nil(none)
+    assert.matches("without the views kernels or regions of rocprofv3", tostring(why))
+  end)
+end)

@@ -86,7 +86,7 @@ static int describe_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t p
   f->path = strdup(s->path);
   if (!f->path)
     return no_memory(m);
-  f->kind = s->kind;
+  f->kind = parts && first->kind != ETT_TRACE_AUTO ? first->kind : s->kind;
   f->bytes = s->bytes;
   f->uncompressed_bytes = m->load->files[i].uncompressed_bytes;
   f->rank_source = "unknown";

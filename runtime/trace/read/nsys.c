@@ -446,6 +446,8 @@ int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *er
   reading r = {database, reads, reads->part, err, {0}};
   if (reads->ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
+  if (ett_rocpd_is(database))
+    return ett_rocpd_read_database(database, reads, err);
   bool any = false;
   int status = 0;
   for (const nsys_table *t = tables; t->name && !status; t++) {
@@ -462,7 +464,8 @@ int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *er
       return failed(&r);
     return ett_err_set(err, ETT_ERR_FORMAT,
                        "an SQLite file without tables of Nsight Systems such as "
-                       "CUPTI_ACTIVITY_KIND_KERNEL or NVTX_EVENTS");
+                       "CUPTI_ACTIVITY_KIND_KERNEL or NVTX_EVENTS, and without the "
+                       "views kernels or regions of rocprofv3");
   }
   name_tracks(&r, "SELECT globalPid, name FROM PROCESSES", 0);
   name_tracks(&r,

@@ -33,7 +33,7 @@ static int has_extension(const char *path) {
       ".json",     ".json.gz", ".json.zst",       ".gz",
       ".zst",      ".pb",      ".sqlite",         ".sqlite3",
       ".nsys-rep", ".pftrace", ".perfetto-trace", ".et",
-      ".zip"};
+      ".db",       ".zip"};
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     if (ends(path, list[i]))
       return 1;
@@ -396,8 +396,8 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
                 s->items[0].path, s->items[0].ignored);
   else if (folder)
     ett_err_set(err, ETT_ERR_MISSING,
-                "no trace in '%s': expected *.json, *.pb, *.sqlite, *.pftrace or *.et, "
-                "perhaps with .gz or .zst behind it",
+                "no trace in '%s': expected *.json, *.pb, *.sqlite, *.db, *.pftrace or "
+                "*.et, perhaps with .gz or .zst behind it",
                 path);
 fail:
   ett_sources_free(s);

@@ -105,6 +105,7 @@ typedef struct ett_trace_part {
   uint64_t cut_at;     /* where the file ended directly after an array, or 0 */
   bool saw_events;     /* a traceEvents array began here */
   bool root_object;    /* the document began here, with '{' */
+  ett_trace_kind kind; /* that the reader found; AUTO: that of the source */
   struct {
     uint64_t count, offset;
   } damage[ETT_DAMAGE_COUNT];
