@@ -187,6 +187,27 @@ describe("ett.trace.operators", function()
     end)
   end)
 
+  it("takes no step of the format of 2021 for an operator", function()
+    local r = maker.new { rank = 0 }
+    for step = 0, 1 do
+      local at = 1000 * step
+      r:host("Operator", "ProfilerStep#" .. step, at, 900)
+      r:host("Operator", "aten::mm", at + 100, 200,
+        { args = { ["Input Dims"] = "[[2, 3], [3, 4]]", ["Input type"] = '["float", "float"]' } })
+      for i, name in ipairs { "gemm", "copy" } do -- the copy's call is in no operator
+        local id = 10 * step + i
+        r:host("Runtime", "cudaLaunchKernel", at + 400 * i - 250, 10, { args = { correlation = id } })
+        r:kernel(name, at + 400 * i, 50, { args = { correlation = id } })
+      end
+    end
+    with_runs({ r }, function(devices)
+      local names = {}
+      for i, row in ipairs(operators.by_shape(devices[1].runs)) do names[i] = row.name .. " " .. row.count end
+      table.sort(names)
+      assert.same({ "aten::mm 2", "copy 2" }, names)
+    end)
+  end)
+
   it("names a trace without shapes", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)

@@ -11,16 +11,19 @@ local by = require "ett.base.by"
 local calls = require "ett.trace.operators.calls"
 local kinds = require "ett.trace.operators.kinds"
 local stats = require "ett.trace.stats"
+local trace_view = require "ett.trace.view"
 
 local operators = {}
 
 operators.args = calls.args
 
+-- The format of 2021 has steps as operators. They are none.
 local function host_rows(view, process)
   local updates = view:named_rows("updates", { "annotation" }, function(name)
     return name:find("^Optimizer%.step") ~= nil
   end)
-  return (view:class_rows("cpu_op") + updates):where { file = process.files }
+  local steps = view:named_rows("step_operators", { "cpu_op" }, trace_view.is_step)
+  return (view:class_rows("cpu_op") - steps + updates):where { file = process.files }
 end
 
 --- The host operators of a process as a tree (ett.trace.operators.calls).
