@@ -9,4 +9,11 @@ return {
   overlaps_tensor = false, -- enable_async_tensor_parallel needs torch.compile (maybe_enable_async_tp)
   norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.6, moe_launches = 9.96,
   rope = 5.0, gated_mlp = 1.75,
+  -- Weights of tensor-parallel ranks are DTensors (models/llama3/infra/parallelize.py, apply_tp). Layers of Llama and
+  -- of Qwen3 were measured on a CPU, on one of four ranks whose messages take no time, with tiny tensors. Both passes
+  -- of a layer took 1.1 to 2.0 ms without DTensor, and 9.9 to 16.5 ms with it. Six operators of Llama's layer have
+  -- weights, and eight of Qwen3's. If they alone are slower, each of their launches takes 11 to 18 times as long.
+  -- PyTorch 2.14 has a dispatcher in C++ (pytorch/pytorch#167051): a sum takes 11 us, with 2.6 it takes 30. But its
+  -- conversions and redistributions are in Python, so the layers take as long as with 2.6.
+  tensor_launches = 14,
 }

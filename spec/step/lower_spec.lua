@@ -690,6 +690,31 @@ describe("a host that reads the experts' numbers of tokens", function()
   end)
 end)
 
+describe("software whose tensor-parallel weights are DTensors", function()
+  it("launches operators with weights more slowly, except those of experts", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
+      experts = 8, top_k = 2 })
+    local profile = { operator = function() return exactly(0.0) end, collective = function() return exactly(0.0) end }
+    local function waits(factor, tp, reads)
+      local e = estimate.new { model = model, cluster = "dgx_h100", profile = profile,
+        plan = { seq = 512, micro_batches = 1, tp = tp,
+          stack = "plain:graphs=false:launch_seconds=1e-3:tensor_launches=" .. factor .. ":reads_counts=" .. reads } }
+      for _, line in ipairs(e.operators) do
+        if line.name == "host" then return line.forward_seconds, line.backward_seconds end
+      end
+    end
+    -- Of two layers the norms, two products and the router; embedding, last norm and head.
+    local launches = 2 * 5 + 3
+    for _, reads in ipairs { "none", "before_permute" } do
+      local forward, backward = waits(3, 4, reads)
+      local plain_forward, plain_backward = waits(1, 4, reads)
+      assert.near(launches * 2e-3, forward - plain_forward, 1e-9)
+      assert.near(2 * launches * 2e-3, backward - plain_backward, 1e-9)
+    end
+    assert.same({ waits(1, 1, "none") }, { waits(3, 1, "none") })
+  end)
+end)
+
 describe("software that splits the residual stream in any case", function()
   it("has the steps of sequence parallelism, with experts, too", function()
     local hyper = { layers = 4, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000 }

@@ -41,6 +41,7 @@ stack_module.fields = {
   reads_counts = { "string", default = "none",
     one_of = { "none", "before_permute", "beside_permute", "before_exchange" } },
   batch_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
+  tensor_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
   expert_seconds = { "nonnegative", default = 0, most = 1 }, gather_seconds = { "nonnegative", default = 0, most = 1 },
   expert_bias = factor, clamped_mlp = factor, clamped_mlp_backward = factor, rope = factor, gated_mlp = factor,
   scaled_rope = factor,

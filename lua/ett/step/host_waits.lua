@@ -55,11 +55,13 @@ end
 
 --- Seconds of the host in a layer: of a launch, of an expert's kernels, and of routing for each product of experts.
 ---@return table { each, expert, routing, together (one kernel computes a product of all experts), eager = of a launch
----  outside graphs, gather = of a weight that ZeRO-3 gathers by itself }
+---  outside graphs, gather = of a weight that ZeRO-3 gathers by itself, sharded = launches for which one of an operator
+---  with weights counts }
 local function launches_of_layer(state, uses)
   local stack, each, expert = state.times.stack, launch_seconds(state)
   local launch = { each = each, expert = expert, routing = stack.moe_launches * each,
-    together = stack.grouped == "kernel", eager = each, gather = gather_seconds(state) }
+    together = stack.grouped == "kernel", eager = each, gather = gather_seconds(state),
+    sharded = state.plan.tp > 1 and stack.tensor_launches or 1 }
   if not stack.graphed then return launch end
   local has_experts = false
   for index in pairs(uses) do has_experts = has_experts or state.operations[index].experts ~= nil end
@@ -88,11 +90,17 @@ local function gathering(state, o, n, launch)
   return (p.reshard or not whole) and seconds or 0.0, p.reshard and not whole and seconds or 0.0
 end
 
+--- Launches of one run of an operation. An operator with `joins` has no host cost of its own: the other operator's
+--- includes it. Experts compute with the local parts of their weights (torchtitan, models/moe.py: to_local).
+local function launches_of(o, launch)
+  if not o.operator or o.experts then return 1 end
+  return o.operator.joins and 0 or o.operator.parameters and launch.sharded or 1
+end
+
 --- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.
 ---@param launch table of launches_of_layer
 local function launching(o, n, launch)
-  -- An operator with `joins` has no host cost of its own: the other operator's includes it.
-  local launched = o.operator and o.operator.joins and 0.0 or n * launch.each
+  local launched = n * launches_of(o, launch) * launch.each
   if not o.experts then return launched, 0.0 end
   return launched + n * products_of(o, launch) * launch.expert, n * launch.routing
 end
@@ -179,14 +187,15 @@ local function segment_of_layer(state, uses, order, by_role)
   local routing, eager, products = 0.0, 0.0, 0
   for k, run in ipairs(order) do
     local o, n = state.operations[run[1]], run[2]
-    local launched, routed = launching(o, n, launch)
+    local _, routed = launching(o, n, launch)
     local parts = products_of(o, launch)
     local kernels = (o.experts and n * parts * launch.expert or 0.0) + (gathering(state, o, n, launch))
     local seconds = o.forward and n * o.forward.seconds or 0.0
     local exchange = o.role == "exchange" and seconds or 0.0
     own[k] = { o.forward and kernels or 0.0, o.role == "exchange" and (1 - hidden) * seconds or seconds,
       o.kind == "operator" and seconds or 0.0, exchange, parts = parts, later = (1 - 1 / parts) * kernels,
-      side = k >= first and k <= last and "after" or "before", runs = o.forward and launched > 0 and n or 0 }
+      side = k >= first and k <= last and "after" or "before",
+      runs = o.forward and launch.each > 0 and n * launches_of(o, launch) or 0 }
     runs[own[k].side] = runs[own[k].side] + own[k].runs
     if o.experts and o.forward then
       products, routing = products + n, routing + routed
