@@ -22,6 +22,9 @@ int lua_error(lua_State *L) __attribute__((noreturn));
 /* The type of ett_model, which ett.regress makes and ett.step reads. */
 #define ETT_LUA_MODEL "ett.regress"
 
+/* A userdata with an ett_trace_reader; made by ett.nsys, read by ett.trace. */
+#define ETT_LUA_READER "ett.trace.reader"
+
 /* Pushes an error object {kind, message}. Its metatable is that of ett.error, if that
  * module is loaded. */
 void ett_lua_push_error(lua_State *L, const ett_err *err);

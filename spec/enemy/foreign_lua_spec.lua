@@ -198,8 +198,13 @@ describe("a script", function()
       local others = {}
       for i = 1, 100 do others[i] = ("\255"):rep(800000 + i) end
       print(program:outline(kept, step.demands(), workspace))]]
+    command.write(folder, "t.sqlite", "SQLite format 3\0" .. ("\0"):rep(100))
+    local reader = [[
+      package.loaded["ett.nsys"] = { reader = io.stdout }
+      print(select(2, require("ett.trace").open "t.sqlite"))]]
     for text, wanted in pairs { [axis] = "has a field with too many values", [map] = "^%d",
-      [orders] = "the units changed while they were read", [closing] = "^open\t0\t0\t1" } do
+      [orders] = "the units changed while they were read", [closing] = "^open\t0\t0\t1",
+      [reader] = "ett.nsys has no reader" } do
       command.write(folder, "s.lua", text)
       local output, status = command.shell(("cd '%s' && '%s/bin/ett' run s.lua"):format(folder, host.prefix))
       assert.is_true(status <= 1, output .. status)

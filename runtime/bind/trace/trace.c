@@ -150,21 +150,23 @@ static int report(void *context, uint64_t done, uint64_t total) {
 
 static ett_trace_reader nsys(void *context, ett_err *err) {
   caller *c = context;
+  const int top = lua_gettop(c->L);
   lua_getglobal(c->L, "require");
   lua_pushliteral(c->L, "ett.nsys");
   if (lua_pcall(c->L, 1, 1, 0) != LUA_OK) {
     const char *why = lua_tostring(c->L, -1);
     ett_err_set(err, ETT_ERR_MISSING, "the Nsight reader cannot be loaded: %s",
                 why ? why : "unknown");
-    lua_pop(c->L, 1);
+    lua_settop(c->L, top);
     return NULL;
   }
-  ett_lua_raw_field(c->L, -1, "reader");
-  void **box = lua_touserdata(c->L, -1);
+  if (lua_istable(c->L, -1))
+    ett_lua_raw_field(c->L, -1, "reader");
+  const void *box = luaL_testudata(c->L, -1, ETT_LUA_READER);
   ett_trace_reader reader = NULL;
   if (box)
     memcpy(&reader, box, sizeof reader);
-  lua_pop(c->L, 2);
+  lua_settop(c->L, top);
   if (!reader)
     ett_err_set(err, ETT_ERR_INTERNAL, "internal error: ett.nsys has no reader");
   return reader;
