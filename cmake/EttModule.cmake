@@ -10,23 +10,14 @@
 # OPENS, and the others are links to it. That is for libraries that may be missing
 # (XGBoost, OpenBLAS, SQLite, MPI, CUDA) or load slowly: a command without YAML and traces
 # starts 0.8 ms sooner.
-define_property(GLOBAL PROPERTY ETT_PRELOADED BRIEF_DOCS "preloaded" FULL_DOCS "preloaded")
-define_property(GLOBAL PROPERTY ETT_HOST_CORES BRIEF_DOCS "cores" FULL_DOCS "cores")
-define_property(GLOBAL PROPERTY ETT_HOST_BINDINGS BRIEF_DOCS "bindings" FULL_DOCS "bindings")
 set(ETT_LOADABLE_DIR ${CMAKE_BINARY_DIR}/lib/ett)
 
 function(ett_module)
   cmake_parse_arguments(M "LOADABLE" "NAME" "SOURCES;OPENS;BIND;LIBRARIES" ${ARGN})
   set(core ett_${M_NAME}_core)
-  if(M_SOURCES)
-    add_library(${core} STATIC ${M_SOURCES})
-    target_include_directories(${core} PUBLIC ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
-    target_link_libraries(${core} PUBLIC ett_base ${M_LIBRARIES} m)
-  else()
-    add_library(${core} INTERFACE)
-    target_include_directories(${core} INTERFACE ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
-    target_link_libraries(${core} INTERFACE ett_base ${M_LIBRARIES} m)
-  endif()
+  add_library(${core} STATIC ${M_SOURCES})
+  target_include_directories(${core} PUBLIC ${CMAKE_SOURCE_DIR}/runtime ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${core} PUBLIC ett_base ${M_LIBRARIES} m)
   set(bind "")
   foreach(file IN LISTS M_BIND)
     if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${file})
