@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 /* The inputs that determine the cached times. */
 static ett_asked_key key_of(const ett_evaluation *e) {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 /* The stages with the embedding's table synchronise. */
 static void reduce_tied(const ett_step_arrays *a, int stages, double seconds) {

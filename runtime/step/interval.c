@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 /* Accumulates the change of the step by one move. Moves without effect are skipped. */
 typedef struct {

@@ -1,4 +1,4 @@
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -122,6 +122,19 @@ int ett_messages_gathers_every(const ett_evaluation *e, int backward) {
   /* Whole weights stay from a backward pass to the end of the next forward pass, so only
    * one of the two passes gathers them. */
   return backward ? e->plan->reshard && !whole : e->plan->reshard || !whole;
+}
+
+double ett_messages_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                         int backward, int lane) {
+  const ett_program *program = e->program;
+  const ett_layer_sums *s = &a->sums[slot];
+  double seconds = backward ? s->backward_lane[lane] : s->forward_lane[lane];
+  if (program->gather > 0)
+    seconds += program->operations[program->gather - 1].lanes[lane] *
+               ett_slot_gather(e, a, slot, backward);
+  if (backward)
+    seconds += s->repeated[e->plan->recompute].lane[lane];
+  return seconds;
 }
 
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 static int part_of(const ett_parts *parts, int64_t device) {
   int k = 0;

@@ -3,7 +3,7 @@
  * Closed forms and the pipeline's own engine are exact while each link carries one kind
  * of transfer at a time. If two kinds overlap on a link, the event engine of links runs.
  */
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 /* Whether a pass uses a lane. */
 static int passes_use(const ett_evaluation *e, const ett_step_arrays *a, int lane) {
@@ -77,8 +77,8 @@ static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
   for (int v = 0; v < a->slots; v++) {
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] <= 0) {
-        a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
-        a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
+        a->forward_busy[l][v] = ett_messages_busy(e, a, v, 0, l);
+        a->backward_busy[l][v] = ett_messages_busy(e, a, v, 1, l);
       }
     const ett_step_stage *stage = &a->stage[v % e->plan->pp];
     const ett_layer_sums *s = &a->sums[v];
@@ -124,6 +124,12 @@ void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a) {
   e->shares = gathers || sends_share(e, a) || reductions_share(e, a);
   if (e->shares)
     fill_arrays(e, a);
+}
+
+ett_links_workspace *ett_step_workspace_links(ett_step_workspace *w) {
+  if (!w->links)
+    w->links = ett_links_workspace_new();
+  return w->links;
 }
 
 static int run_links(ett_evaluation *e, const ett_pipeline *pipeline, int keep_units) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 ett_step_workspace *ett_step_workspace_new(void) {
   ett_step_workspace *w = calloc(1, sizeof *w);
@@ -38,12 +38,6 @@ void ett_step_workspace_free(ett_step_workspace *w) {
 
 ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *w) {
   return w->pipeline;
-}
-
-ett_links_workspace *ett_step_workspace_links(ett_step_workspace *w) {
-  if (!w->links)
-    w->links = ett_links_workspace_new();
-  return w->links;
 }
 
 static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_arrays *a) {
@@ -137,6 +131,36 @@ static void find_tied(ett_evaluation *e, const ett_step_arrays *a) {
   }
 }
 
+/* Replaces the sums of the slots of slow stages (slowdown of the plan). */
+static int slow_slots(const ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_step_plan *p = e->plan;
+  size_t slices = (size_t)p->pp * (size_t)p->vp, kinds = e->program->kind_count;
+  const ett_program *known = NULL;
+  double factor = 1;
+  ett_layer_sums *of_kinds =
+      malloc((kinds + slices) * sizeof *of_kinds + slices * sizeof(int64_t));
+  if (!of_kinds)
+    return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices",
+                       slices);
+  ett_layer_sums *sums = of_kinds + kinds;
+  int status = 0;
+  for (int rank = 0; rank < p->pp && status == 0; rank++) {
+    const ett_program *program = ett_parts_program(e, a, rank);
+    if (p->slowdown[rank] == 1)
+      continue;
+    if (program != known || p->slowdown[rank] != factor)
+      status = ett_program_slowed(program, p->slowdown[rank], (int)slices, a->slice_split,
+                                  ett_step_prediction(p), of_kinds, sums,
+                                  (int64_t *)(sums + slices), e->err);
+    known = program;
+    factor = p->slowdown[rank];
+    for (int v = rank; v < a->slots && status == 0; v += p->pp)
+      a->sums[v] = sums[p->orders ? p->orders->slice[v] : v];
+  }
+  free(of_kinds);
+  return status;
+}
+
 /* Copies the sums of each slice to its slots. */
 static int fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
@@ -153,7 +177,7 @@ static int fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
     a->split[v] = a->slice_split[slice];
     a->layers[v] = a->slice_layers[slice];
   }
-  return p->slowdown ? ett_slowed_slots(e, a) : 0;
+  return p->slowdown ? slow_slots(e, a) : 0;
 }
 
 /* Whether the evaluation before placed the same groups. */
@@ -246,15 +270,6 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
   return ett_messages_ask(e, &demand);
 }
 
-/* The slot before or after a slot in the model; -1: none. */
-static int neighbour(const ett_step_plan *p, const ett_step_arrays *a, int slot,
-                     int behind) {
-  if (p->orders)
-    return (behind ? p->orders->next : p->orders->prev)[slot];
-  int other = behind ? slot + 1 : slot - 1;
-  return other < a->slots ? other : -1;
-}
-
 /* The last message of a level. */
 typedef struct known_send {
   double bytes, seconds; /* bytes < 0: none yet */
@@ -264,7 +279,7 @@ typedef struct known_send {
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
                            known_send *send) {
   const ett_step_plan *p = e->plan;
-  int next = neighbour(p, a, slot, 1);
+  int next = ett_slot_neighbour(p, a, slot, 1);
   int from = slot % p->pp, to = next % p->pp;
   a->send_lane[slot] = 0;
   if (next < 0 || from == to)
@@ -282,37 +297,9 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   return s->seconds;
 }
 
-/* Seconds to gather a slot's input that arrives in parts: activations of the previous
- * slot, gradients of the next. */
-static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                             int backward) {
-  const ett_step_plan *p = e->plan;
-  if (e->program->gather == 0)
-    return 0;
-  int other = neighbour(p, a, slot, backward);
-  if (other < 0 || other % p->pp == slot % p->pp)
-    return 0;
-  double seconds =
-      backward ? a->sums[slot].gather_backward : a->sums[slot].gather_forward;
-  return seconds * a->sums[backward ? slot : other].boundary;
-}
-
 /* Seconds of all-to-alls that hide behind shared experts in the repeated forward pass. */
 static double hidden_again(const ett_layer_sums *s, ett_recompute recompute) {
   return s->repeated[recompute].hidden;
-}
-
-double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                     int backward, int lane) {
-  const ett_program *program = e->program;
-  const ett_layer_sums *s = &a->sums[slot];
-  double seconds = backward ? s->backward_lane[lane] : s->forward_lane[lane];
-  if (program->gather > 0)
-    seconds += program->operations[program->gather - 1].lanes[lane] *
-               gather_seconds(e, a, slot, backward);
-  if (backward)
-    seconds += s->repeated[e->plan->recompute].lane[lane];
-  return seconds;
 }
 
 /* Weights of a slot that a pass reads. PyTorch FSDP gathers again only for layers whose
@@ -451,18 +438,18 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
           s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] + hidden_again(s, p->recompute);
     a->forward[v] = s->forward -
                     (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0) +
-                    gather_seconds(e, a, v, 0);
+                    ett_slot_gather(e, a, v, 0);
     a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
     double exposed = split ? s->split + (shared ? s->split_exchange : 0) : 0;
     exposed = exposed > 0 ? exposed : 0; /* below 0 by rounding, where waits offset it */
     a->joined[v] = exposed < a->weight[v] ? exposed : a->weight[v];
-    a->backward[v] = backward - a->weight[v] + exposed + gather_seconds(e, a, v, 1);
+    a->backward[v] = backward - a->weight[v] + exposed + ett_slot_gather(e, a, v, 1);
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0) {
-        a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
-        a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
+        a->forward_busy[l][v] = ett_messages_busy(e, a, v, 0, l);
+        a->backward_busy[l][v] = ett_messages_busy(e, a, v, 1, l);
       }
     for (int again = 0; again < 2; again++) {
       if (!ett_messages_gathers_every(e, again))
@@ -805,7 +792,7 @@ static void fill_sends(const ett_evaluation *e, const ett_step_arrays *a, int ra
   const ett_step_plan *p = e->plan;
   double seconds = 0;
   for (int v = rank; v < a->slots; v += p->pp) {
-    int before = neighbour(p, a, v, 0);
+    int before = ett_slot_neighbour(p, a, v, 0);
     double m = a->runs[v];
     seconds += m * (a->send_forward[v] + (before >= 0 ? a->send_backward[before] : 0));
     if (p->serial_sends)
@@ -830,7 +817,7 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->frozen_expert += sums->frozen_expert;
       ett_weights_add(&s->spared, &sums->spared, 1);
       s->quantised_bytes += quantised_of(e, sums, 0);
-      double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
+      double gather = ett_slot_gather(e, a, v, 0), again = ett_slot_gather(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);
       s->forward_seconds += m * (sums->forward + gather);
       double splits = splits_of(e, a, v);
@@ -853,20 +840,6 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
     }
     fill_sends(e, a, rank);
   }
-}
-
-int ett_step_prediction(const ett_step_plan *p) {
-  return p->prediction < 0 ? p->pp * p->vp - 1 : p->prediction;
-}
-
-ett_degrees ett_step_degrees(const ett_step_plan *p) {
-  return (ett_degrees){p->tp, p->cp,  p->ep,         p->dp,
-                       p->pp, p->etp, p->rank_order, p->cp_ulysses};
-}
-
-ett_ranks ett_step_ranks(const ett_step_plan *p) {
-  ett_degrees degrees = ett_step_degrees(p);
-  return (ett_ranks){p->tiers, ett_degrees_world(&degrees), p->rank_map};
 }
 
 /* Splits a group into shards of its first `shard` ranks, and replica groups of each. */

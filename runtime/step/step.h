@@ -198,14 +198,23 @@ int ett_step_slowed(const ett_program *program, const ett_step_plan *plan,
 int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err);
 
 /* The slice of ETT_PLACE_PREDICTION. */
-int ett_step_prediction(const ett_step_plan *plan);
+static inline int ett_step_prediction(const ett_step_plan *p) {
+  return p->prediction < 0 ? p->pp * p->vp - 1 : p->prediction;
+}
 
 /* Whether fields of a plan exclude each other, whatever the program, the degrees and the
  * micro-batches. */
 int ett_step_conflicts(const ett_step_plan *p);
 
 /* Degrees and rank order of a plan, and the placement of its ranks on the tiers. */
-ett_degrees ett_step_degrees(const ett_step_plan *plan);
-ett_ranks ett_step_ranks(const ett_step_plan *plan);
+static inline ett_degrees ett_step_degrees(const ett_step_plan *p) {
+  return (ett_degrees){p->tp, p->cp,  p->ep,         p->dp,
+                       p->pp, p->etp, p->rank_order, p->cp_ulysses};
+}
+
+static inline ett_ranks ett_step_ranks(const ett_step_plan *p) {
+  ett_degrees degrees = ett_step_degrees(p);
+  return (ett_ranks){p->tiers, ett_degrees_world(&degrees), p->rank_map};
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* After the pipeline of a stage: gradients are reduced, weights updated and gathered. */
 #include <math.h>
 
-#include "step/messages.h"
+#include "step/evaluation.h"
 
 double ett_update_share(const ett_step_plan *p) {
   int master = p->weight_bytes < (int32_t)sizeof(float);

@@ -253,7 +253,7 @@ local function demand_of(demands, bytes, ranks, parts)
 end
 
 -- The gathers of the layers' weights, in the order of a pass. They share the seconds in proportion to their weights
--- (runtime/step/messages.h).
+-- (runtime/step/evaluation.h).
 local function gathers_of(p, sharing, lowered, stage, demands, layers)
   local sums, width = slices.shared_parameters(sharing, lowered, layers, true), schema.wide_bytes(p.dtype)
   local gathers, groups, known = { seconds = 0.0, first = 0.0 }, {}, {}

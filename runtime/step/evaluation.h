@@ -1,7 +1,9 @@
-/* messages.h - the messages of a step, and how the buckets of gradients and weights
- * overlap with computing. Inside runtime/step only. */
-#ifndef ETT_STEP_MESSAGES_H
-#define ETT_STEP_MESSAGES_H
+/* evaluation.h - one evaluation of a plan: its types, and the functions that the files of
+ * runtime/step share. Inside runtime/step only. step.c calls the functions of finish.c,
+ * update.c, shares.c, asked.c, messages.c and parts.c; each of these calls only files
+ * that follow it in this list. */
+#ifndef ETT_STEP_EVALUATION_H
+#define ETT_STEP_EVALUATION_H
 
 #include "base/grow.h"
 #include "step/step.h"
@@ -123,6 +125,30 @@ typedef struct ett_step_arrays {
   int64_t *slice_split, *slice_layers; /* per slice */
 } ett_step_arrays;
 
+/* The slot before or after a slot in the model; -1: none. */
+static inline int ett_slot_neighbour(const ett_step_plan *p, const ett_step_arrays *a,
+                                     int slot, int behind) {
+  if (p->orders)
+    return (behind ? p->orders->next : p->orders->prev)[slot];
+  int other = behind ? slot + 1 : slot - 1;
+  return other < a->slots ? other : -1;
+}
+
+/* Seconds to gather a slot's input that arrives in parts: activations of the previous
+ * slot, gradients of the next. */
+static inline double ett_slot_gather(const ett_evaluation *e, const ett_step_arrays *a,
+                                     int slot, int backward) {
+  const ett_step_plan *p = e->plan;
+  if (e->program->gather == 0)
+    return 0;
+  int other = ett_slot_neighbour(p, a, slot, backward);
+  if (other < 0 || other % p->pp == slot % p->pp)
+    return 0;
+  double seconds =
+      backward ? a->sums[slot].gather_backward : a->sums[slot].gather_forward;
+  return seconds * a->sums[backward ? slot : other].boundary;
+}
+
 /* Seconds of one demand. 0 without a time yet, and for an amount of 0. Sets the parts of
  * the demand. */
 double ett_messages_ask(ett_evaluation *e, ett_demand *demand);
@@ -182,8 +208,8 @@ double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes);
 
 /* Seconds per pass in which a slot occupies a lane, without gathers of weights. */
-double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                     int backward, int lane);
+double ett_messages_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                         int backward, int lane);
 
 /* Seconds of messages of weights or gradients that their lanes can carry during a pass
  * that has these busy seconds by lane. */
@@ -203,9 +229,6 @@ const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arr
 /* The program of the devices whose times a stage takes. */
 const ett_program *ett_parts_program(const ett_evaluation *e, const ett_step_arrays *a,
                                      int rank);
-
-/* Replaces the sums of the slots of slow stages (slowdown of the plan). */
-int ett_slowed_slots(const ett_evaluation *e, const ett_step_arrays *a);
 
 /* Runs of layers by part; see ett_step_result. */
 const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a);
