@@ -108,6 +108,10 @@ trace_run ...
 missing/ ...cannot read 'missing/'...
 ?1
 
+# A faulty file of kernel names fails each trace, not the first alone.
+$ mkdir -p p/lua/ett/trace/communication; echo 'return { patterns = 1 }' > p/lua/ett/trace/communication/bad.lua; ETT_PATH=$PWD/p ett trace --all $SPEC/trace_run $SPEC/trace_run comm_comp_overlap --csv --quiet | grep -c "bad.lua: field 'patterns' must be a list"
+2
+
 $ cd $SPEC && ett trace trace_run trace_run wall_time_s; ett trace trace_run trace_run collective_list --quiet
 trace      wall_time_s
 trace_run       0.0007

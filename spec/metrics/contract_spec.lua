@@ -179,6 +179,8 @@ describe("the metric files", function()
     comm.add{ name = "mine", patterns = { "^my_ring_exchange" }, kinds = { { "exchange", "all_to_all" } } }
     assert.equal("mine", comm.library_of("my_ring_exchange<float>").name)
     assert.equal("all_to_all", comm.kernel_type("my_ring_exchange<float>"))
+    require("ett.base.find").set_script_folder "/tmp" -- finds all files again
+    assert.equal("mine", comm.library_of("my_ring_exchange<float>").name)
     table.remove(comm.libraries())
   end)
 end)

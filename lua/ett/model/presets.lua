@@ -22,7 +22,7 @@ local by_repository, by_alias, generation
 
 local function read_all()
   if generation == find.generation then return end
-  by_repository, by_alias, generation = {}, {}, find.generation
+  by_repository, by_alias = {}, {}
   for _, entry in ipairs(find.list "lua/models") do
     local preset = entry.path:find "/lua/models/[^/]+%.lua$" and checked(find.load_file(entry.path), entry.path)
       or { source = "" }
@@ -31,6 +31,7 @@ local function read_all()
     end
     for _, alias in ipairs(preset.aliases or {}) do by_alias[find.plain(alias)] = entry.name end
   end
+  generation = find.generation -- only if no file is faulty
 end
 
 --- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil.

@@ -25,7 +25,7 @@ local known, generation
 --- Every dialect found, sorted by name.
 function dialect.list()
   if known and generation == find.generation then return known end
-  known, generation = {}, find.generation
+  local list = {}
   for _, entry in ipairs(find.list "lua/ett/import") do
     local path = entry.path:match("^(.*)/init%.lua$")
     local file = path and io.open(path .. "/dialect.lua", "r")
@@ -40,9 +40,10 @@ function dialect.list()
         one.stand_ins[name] = schema.check(stand_in, stand_in_fields, ("%s: stand_ins: %s"):format(label, name))
       end
       one.path = path .. "/dialect.lua"
-      known[#known + 1] = one
+      list[#list + 1] = one
     end
   end
+  known, generation = list, find.generation -- only if no file is faulty
   return known
 end
 

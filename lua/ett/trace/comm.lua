@@ -21,6 +21,7 @@ local comm = {}
 comm.args = { "hlo_category", "long_name" }
 
 local libraries, generation
+local added = {} -- libraries of comm.add
 
 local library_fields = { name = "string?", summary = "string?", source = "string?", patterns = "list", kinds = "list?",
   except = "list?", dimension = "string?" }
@@ -46,17 +47,21 @@ end
 --- The known communication libraries: array of {name, patterns, kinds?}, sorted by name.
 function comm.libraries()
   if generation == find.generation then return libraries end
-  libraries, generation = {}, find.generation
+  local list = {}
   for _, entry in ipairs(find.list "lua/ett/trace/communication") do
     local library = checked(find.load_file(entry.path), entry.path)
     library.name = library.name or entry.name
-    libraries[#libraries + 1] = library
+    list[#list + 1] = library
   end
+  libraries, generation = table.move(added, 1, #added, #list + 1, list), find.generation -- only if no file is faulty
   return libraries
 end
 
 --- Adds a library for this run: comm.add{ name = "mine", patterns = {"^my_allreduce"} }.
-function comm.add(library) table.insert(comm.libraries(), checked(library, "ett.trace.comm.add")) end
+function comm.add(library)
+  table.insert(comm.libraries(), checked(library, "ett.trace.comm.add"))
+  added[#added + 1] = library
+end
 
 --- Whether a name matches one of some patterns.
 function comm.any_found(name, patterns)
