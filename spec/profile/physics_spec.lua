@@ -133,6 +133,29 @@ describe("a void pass", function()
     assert.equal(n, p:model("gemm fp16", p.pools["gemm fp16"], "backward"):facts().dropped)
     require("command").remove(other)
   end)
+
+  fits("is no model of a fit that raised an error: the next call fits again", function()
+    local p, fit = profile.from_samples({ path }, { cache = false }), require "ett.profile.fit"
+    local real, entries = fit.fit_with, p.pools["gemm fp16"]
+    fit.fit_with = function() error("interrupted", 0) end
+    local why = raised(p.model, p, "gemm fp16", entries, "forward")
+    fit.fit_with = real
+    assert.equal("samples of gemm fp16 forward: interrupted", why)
+    assert.is_truthy(p:model("gemm fp16", entries, "forward"))
+  end)
+end)
+
+it("a damaged model of a collective is named at every call", function()
+  local coefficients, folder = require "ett.profile.coefficients", require("command").folder()
+  require("ett.base.folder").write(folder .. "/all_gather.fp16.coefficients.lua", require("ett.base.sealed").text(
+    ('return { format = %q, pool = "all_gather", dtype = "fp16", device = "X", models = { m_8_1 = "no" } }\n'):format(
+      coefficients.format)))
+  local p = coefficients.open(folder)
+  for _ = 1, 2 do
+    assert.matches("/all_gather.fp16.coefficients.lua: m_8_1: ", raised(p.collective_models, p, "all_gather", "fp16",
+      8, 1))
+  end
+  require("command").remove(folder)
 end)
 
 describe("rows of a collective over nodes", function()
@@ -273,6 +296,17 @@ describe("samples of several devices", function()
     end
     os.remove(path .. "/NVIDIAGH200120GB_linear1_fp16.csv")
   end)
+end)
+
+it("names a faulty file of a device at every search, and finds the files of other folders", function()
+  local find, physics, folder = require "ett.base.find", require "ett.profile.physics", require("command").folder()
+  local file = require("ett.base.folder").write_with_folder(folder .. "/clusters/devices/aa.lua", "return {")
+  find.set_folders { folder }
+  for _ = 1, 2 do assert.matches("aa.lua:1: unexpected symbol", raised(physics.device_of, "H100")) end
+  os.remove(file)
+  find.set_folders {}
+  assert.equal("h100_sxm", physics.device_of("NVIDIA H100 80GB HBM3").key)
+  require("command").remove(folder)
 end)
 
 it("finds a device by its driver's name, without spaces as in file names, and no shorter one", function()

@@ -134,12 +134,13 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   local known = self.topologies[id]
   if known then return known end
   local path, found = self.pools[kind .. " " .. dtype], {}
-  self.topologies[id] = found
   local file = path and load_file(self, path)
-  if not file then return found end
-  if not file.by_topology then file.by_topology, file.voids = names_by_topology(file) end
-  for i, name in ipairs(file.by_topology[ending] or {}) do found[i] = load_model(self, path, name) end
-  found.void = file.voids[ending]
+  if file then
+    if not file.by_topology then file.by_topology, file.voids = names_by_topology(file) end
+    for i, name in ipairs(file.by_topology[ending] or {}) do found[i] = load_model(self, path, name) end
+    found.void = file.voids[ending]
+  end
+  self.topologies[id] = found -- only if no model is damaged
   return found
 end
 

@@ -4,6 +4,7 @@
 -- its rows are faster: the measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local physics = {}
@@ -16,7 +17,7 @@ local multiprocessors = { MI250 = 208 }
 
 local function normalised(name) return (name:upper():gsub("[^%w]", "")) end
 
-local devices -- plain name -> facts
+local devices, generation -- plain name -> facts, for one set of folders
 
 -- Whether a name contains another name. The name must not continue with digits, except a memory size: "L40-48GB"
 -- contains L40, but not L4.
@@ -28,14 +29,15 @@ end
 --- The device whose name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil. Only letters and
 --- digits count.
 function physics.device_of(gpu)
-  if not devices then
-    devices = {}
+  if generation ~= find.generation then
+    local list = {}
     for _, key in ipairs(device_module.names()) do
       local device = device_module.get(key)
       for _, name in ipairs { key, device.name, table.unpack(device.aliases or {}) } do
-        devices[normalised(name)] = device
+        list[normalised(name)] = device
       end
     end
+    devices, generation = list, find.generation
   end
   gpu = normalised(gpu)
   local best

@@ -182,8 +182,10 @@ end
 local function fit(self, key, entries, pass, group, stamp)
   local id = key .. " " .. pass
   local own = fit_of(self, id, entries, pass, group, stamp)
-  self.models[id] = false
-  if not own then return end
+  if not own then
+    self.models[id] = false
+    return
+  end
   local two = entries[1].operator and pass ~= "update"
   local other = two and other_fit(self, key, entries, sampled.other_pass(pass))
   local model, outliers, other_model, other_outliers = error_module.wrap("samples of " .. id, profile_fit().fit_with,
