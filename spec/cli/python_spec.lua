@@ -99,6 +99,19 @@ print(ett.predict("llama3-8b", **fields)["cluster"], ett.sweep("llama3-8b", over
     assert.equal(("%s %s %s\n"):format(name, name, name), output)
   end)
 
+  it("names the file of a fault, as the command line does", function()
+    if missing then pending(missing) return end
+    command.write(folder, "bad.lua", 'return { architecture = "llama", hyper = {}, summary = "s", source = "s" }')
+    local output, status = python [[
+import ett
+try:
+    ett.predict("bad.lua", "dgx_h100", seq=128, micro_batches=1)
+except ett.Error as error:
+    print(error)
+]]
+    assert.same({ "bad.lua: missing field 'parameters' (a positive number)\n", 0 }, { output, status })
+  end)
+
   it("is refused with ETT_SANDBOX=1: the process of another language cannot enter the sandbox", function()
     if missing then pending(missing) return end
     command.write(folder, "m.lua", "os.execute 'touch ran' return {}")

@@ -107,5 +107,5 @@ return function(name, text)
     result = why
   end
   local object = error_module.from(result)
-  return json.encode { error = { kind = object.kind or "internal", message = tostring(object.message) } }
+  return json.encode { error = { kind = object.kind or "internal", message = tostring(object) } }
 end
