@@ -34,6 +34,14 @@ describe("ett.sampling.surfaces", function()
     assert.is_true(covered / asked > 0.82 and covered / asked < 0.98, covered / asked)
   end)
 
+  it("has a surface of shapes with a dimension of 0", function()
+    local p, permute = surfaces.new "fp32", operator.get "moe_permute"
+    for i = 1, 20 do
+      p:add(permute, { tokens = 8 * i, hidden = 64 * (i % 3 + 1), top_k = 2, repeated = i % 2 }, "forward", 1e-6 * i)
+    end
+    assert.is_truthy(p:surface "moe_permute forward")
+  end)
+
   it("has no surface without samples, and one for all products", function()
     local p = surfaces.new "fp32"
     assert.is_nil(p:surface "residual_add forward")

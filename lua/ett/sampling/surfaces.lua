@@ -11,11 +11,11 @@ Surfaces.__index = Surfaces
 --- The pool of an operator's pass. All products share one pool, whichever layer they belong to.
 function surfaces.key(op, pass) return (op.family == "gemm" and "gemm" or op.name) .. " " .. pass end
 
---- Logarithms of the kernel's dimensions.
+--- Logarithms of the kernel's dimensions; a dimension of 0 counts as a half.
 function surfaces.features(op, s)
   local kernel, list = op.kernel_shape(s), {}
   for _, name in ipairs(schema.keys(kernel)) do
-    if math.type(kernel[name]) == "integer" then list[#list + 1] = math.log(kernel[name]) end
+    if math.type(kernel[name]) == "integer" then list[#list + 1] = math.log(math.max(0.5, kernel[name])) end
   end
   return list
 end
