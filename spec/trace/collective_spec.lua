@@ -81,6 +81,14 @@ describe("group size of a collective", function()
       four[i + 1].world = 4
     end
     assert.equal(4, table_of(four)[1].group_size)
+    local collective = require "ett.trace.collective"
+    local view = maker.view(four, { args = collective.args })
+    local real, lane = collective.size_groups, view:lanes()[1]
+    collective.size_groups = function() error("interrupted", 0) end
+    assert.is_false(pcall(lane.collectives, lane))
+    collective.size_groups = real
+    assert.equal(4, lane:collectives().sorts[1].group_size)
+    view:close()
     four[3] = rank(2, 7000) -- rank 2 ran something else
     four[3].world = 4
     assert.equal(require("ett.json").null, table_of(four)[1].group_size)

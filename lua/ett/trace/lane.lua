@@ -202,7 +202,11 @@ function Lane:collectives()
   end)
   if not self.tpu and not self.view.sized then
     self.view.sized = true -- set before computing the sizes, which need the collectives of all lanes
-    collective.size_groups(self.view)
+    local ok, why = pcall(collective.size_groups, self.view)
+    if not ok then
+      self.view.sized = nil -- computed again after an interrupt
+      error(why, 0)
+    end
   end
   return found
 end
