@@ -2092,8 +2092,10 @@ optimizer:
   it("trains the adapters of its section peft, with the defaults of its program", function()
     local function adapters(section, plan, own)
       local run = read((own or text) .. section, plan or { dp = 8 }, nil, ".yaml")
-      return { run.plan.lora_rank or 0, table.concat(run.plan.lora_targets or { "usual" }, ",") }, run.model.notes
+      return { run.plan.lora_rank or 0, table.concat(run.plan.lora_targets or { "usual" }, ","),
+        run.plan.lora_dropout }, run.model.notes
     end
+    assert.same({ 32, "usual", 0.1 }, adapters "peft: { _target_: megatron.bridge.peft.lora.LoRA, dropout: 0.1 }\n")
     local bridge = "peft: { _target_: megatron.bridge.peft.lora.%s, dim: 8, alpha: 16, target_modules: %s }\n"
     assert.same({ 32, "usual" }, adapters "peft: lora\n")
     assert.same({ 32, "usual" }, adapters "peft: { _target_: megatron.bridge.peft.lora.LoRA }\n")

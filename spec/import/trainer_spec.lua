@@ -1120,9 +1120,10 @@ describe("a plan of Transformers' arguments", function()
       .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
       .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
-    assert.same({ "full", "bf16", 16, "nf4", { "linear_qkv" }, 6, false,
+    assert.same({ "full", "bf16", 16, 0.05, "nf4", { "linear_qkv" }, 6, false,
       "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1" }, { plan.recompute, plan.dtype, plan.lora_rank,
-      plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients, plan.stack })
+      plan.lora_dropout, plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients,
+      plan.stack })
     assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
       "adapters of lm_head are not modelled",
       "adapters of q_proj: ett counts k_proj and v_proj too",
@@ -1186,6 +1187,8 @@ describe("a plan of Transformers' arguments", function()
     plan = own "adapter: qlora\nload_in_4bit: true\nbnb_config_kwargs:\n  bnb_4bit_use_double_quant: false\n"
     assert.equal("nf4", plan.frozen_weights)
     assert.equal("int8", own("adapter: lora\nload_in_8bit: true\n").frozen_weights)
+    assert.equal(0.1, own("adapter: lora\nlora_dropout: 0.1\n").lora_dropout)
+    assert.is_nil(own("adapter: lora\n").lora_dropout)
     plan = own "adapter: lora\nlora_target_modules: 'layers.[\\d]+.(mlp|self_attn).(?:up|q|o)_proj'\n"
     assert.same({ { "linear_proj", "linear_qkv", "linear_up" }, 12 }, { plan.lora_targets, plan.optimizer_bytes })
     assert.matches("adapters of lm_head: the model has no such product outside experts; give lora_targets=linear_down,",

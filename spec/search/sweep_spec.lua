@@ -29,7 +29,8 @@ describe("a sweep", function()
       jitter = { 0.01, 0.02 }, slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} },
       shard = { 4, 8 },
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
-      offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
+      offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 },
+      lora_dropout = { 0, 0.1 }, frozen_layers = { 0, 5 },
       recompute_modules = { { "core_attn" }, { "layernorm", "moe_act" } },
       recompute_layer_ids = { { 0 }, { 1, 6 } },
       recompute_layers = { 1, 3 }, recompute_keeps = { { "linear_qkv" }, { "linear_qkv", "flash_attention" } },
@@ -62,6 +63,7 @@ describe("a sweep", function()
       if name == "capacity_factor" then plan.expert_skew = 1 end
       if name == "lora_rank" then plan.lora_targets = { "linear_qkv" } end
       if name == "lora_targets" then plan.lora_rank = 8 end
+      if name == "lora_dropout" then plan.lora_rank, plan.lora_targets = 8, { "linear_qkv" } end
       if name == "frozen_weights" then
         plan.lora_rank, plan.lora_targets, plan.tp, plan.ep = 8, { "linear_qkv" }, 1, 1
       end

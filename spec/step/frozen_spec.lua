@@ -81,6 +81,21 @@ describe("LoRA", function()
     assert.equal(2 * tokens * layers * (ffn + 8), both - none)
   end)
 
+  it("with dropout keeps a mask and an input of its own for each adapter, and of attention the output too", function()
+    local function run_of(targets, dropout, stack)
+      local e = of { lora_rank = 8, lora_targets = targets, lora_dropout = dropout, stack = stack }
+      local runs = 0
+      for _, o in ipairs(e.operators) do runs = runs + (o.name == "dropout" and o.runs_per_micro_batch or 0) end
+      return e.stages[1].activation_bytes / tokens / layers, runs / layers
+    end
+    for _, case in ipairs { { { "linear_down" }, ffn, 1, "plain" }, { { "linear_qkv" }, hidden, 1, "plain" },
+      { { "linear_qkv" }, (3 * 3 - 2) * hidden, 3, "transformers" }, { { "linear_proj" }, 3 * hidden, 1, "plain" } } do
+      local before, none = run_of(case[1], 0, case[4])
+      local after, runs = run_of(case[1], 0.1, case[4])
+      assert.same({ case[2], 0, case[3] }, { after - before, none, runs }, case[1][1])
+    end
+  end)
+
   it("keeps the output of attention, which its backward pass reads, once", function()
     local function kept(targets) return of({ lora_rank = 8, lora_targets = targets }).stages[1].activation_bytes end
     -- The adapter of linear_proj adds the rank alone; that of linear_qkv the rank and the norm's output.

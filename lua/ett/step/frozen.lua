@@ -35,9 +35,9 @@ end
 
 --- Adds an adapter of some outputs of a product: two products and a sum. For a column-parallel product, each tensor
 --- rank computes a part of the low rank and gathers it; for a row-parallel product, the ranks all-reduce (Megatron's
---- ParallelLinearAdapter).
+--- ParallelLinearAdapter). Dropout is a kernel of its own with a mask of bytes; the first product stores its result.
 ---@param outputs integer
----@param same_input boolean whether another adapter stores this input
+---@param same_input boolean whether another adapter reads this input
 local function add_adapter(list, item, p, outputs, same_input)
   local s, times = item.shape, item.times
   local enters = item.operator.region == "enter"
@@ -46,9 +46,13 @@ local function add_adapter(list, item, p, outputs, same_input)
     return { kind = "operator", name = name, operator = operator.get(name), shape = shape, times = times,
       module = "", role = item.role, adapter = true }
   end
+  local dropped = (p.lora_dropout or 0) > 0
+  if dropped then
+    list[#list + 1] = of("dropout", { rows = s.stored_tokens or s.tokens, cols = s.in_features, mask = 1 })
+  end
   local first = of("lora_a", { tokens = s.tokens, in_features = s.in_features, out_features = own,
     stored_tokens = s.stored_tokens })
-  first.same_input = same_input or nil
+  first.same_input = same_input and not dropped or nil
   list[#list + 1] = first
   if p.tp > 1 and item.operator.region then
     local bytes = width(p.dtype) * (s.tokens + 0.0) * p.lora_rank
@@ -124,8 +128,9 @@ function frozen.items(items, how, p, frozen_table, c)
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
       local own = how_of(item)
+      local stored = adapted[item.name] and (p.lora_dropout or 0) == 0 -- by its adapter
       local kept = own and merged(item, { frozen = own,
-        attended = own == "weights" and before == "attention" and not adapted[item.name] or nil }) or item
+        attended = own == "weights" and before == "attention" and not stored or nil }) or item
       local format = frozen.format(kept, p)
       if format then list[#list + 1] = conversions(kept, format) end
       list[#list + 1] = kept

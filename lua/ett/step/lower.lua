@@ -672,7 +672,7 @@ end
 -- Fields of a plan that a configuration and the items of layers depend on.
 local item_fields = { "micro_batch", "tp", "seq", "cp", "cp_method", "cp_balanced", "cp_ulysses", "ep", "etp",
   "expert_skew", "expert_shares", "capacity_factor", "pad_to_capacity", "sequence_parallel", "dtype", "lora_rank",
-  "lora_targets", "frozen_layers", "frozen_weights", "recompute_modules", "recompute_layer_ids" }
+  "lora_targets", "lora_dropout", "frozen_layers", "frozen_weights", "recompute_modules", "recompute_layer_ids" }
 
 --- An item of the last layer under keeps_head_input: the head stores its whole input; the gather that would repeat this
 --- input is left out (nil).

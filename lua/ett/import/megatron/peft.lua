@@ -44,7 +44,7 @@ local function targets_of(modules)
   return list
 end
 
---- Adds flags of a section: peft-rank and peft-targets, or some that are not modelled.
+--- Adds flags of a section: peft-rank, peft-targets and peft-dropout, or some that are not modelled.
 ---@param section any the value of `peft`
 ---@param add fun(name: string, ...: string)
 return function(section, add)
@@ -55,6 +55,8 @@ return function(section, add)
   local tuning = given(own.lora_tuning)
   own = type(tuning) == "table" and tuning or own
   add("peft-rank", tostring(given(own.dim) or given(own.adapter_dim) or usual_rank))
+  local dropout = tonumber(given(own.dropout) or given(own.adapter_dropout)) or 0
+  if dropout ~= 0 then add("peft-dropout", tostring(dropout)) end
   local modules = given(own.target_modules) or tuning and usual_of_tuning or usual
   add("peft-targets", table.unpack(targets_of(type(modules) == "table" and modules or { modules })))
   for _, name in ipairs { "exclude_modules", "layer_selection" } do

@@ -314,7 +314,7 @@ end
 
 --- LoRA adapters of NeMo's section peft. Those of experts' products are not modelled.
 local function set_adapters(p, args, has_experts)
-  p.lora_rank = args:number "peft-rank"
+  p.lora_rank, p.lora_dropout = args:number "peft-rank", args:number "peft-dropout"
   local targets = p.lora_rank and args.given["peft-targets"]
   if not targets then return end
   local list = table.concat(targets, ",")

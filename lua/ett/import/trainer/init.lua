@@ -164,6 +164,7 @@ own_names.accelerate = { zero = "deepspeed_config.zero_stage", dp = ".num_proces
   tp = "parallelism_config.parallelism_config_tp_size", cp = "parallelism_config.parallelism_config_cp_size" }
 own_names.transformers = { micro_batches = ".gradient_accumulation_steps", tp = ".tensor_parallel_size",
   cp = ".context_parallel_size", ep = ".expert_parallel_size", lora_rank = ".lora_rank",
+  lora_dropout = ".lora_dropout",
   frozen_weights = ".load_in_4bit .load_in_8bit .quantization_bit .adapter" }
 own_names.nanotron = { seq = "tokens.sequence_length", micro_batch = "tokens.micro_batch_size",
   micro_batches = "tokens.batch_accumulation_per_replica", dp = "parallelism.dp", tp = "parallelism.tp",

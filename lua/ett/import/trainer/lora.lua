@@ -13,6 +13,7 @@ end
 
 -- Ranks that a program takes by default.
 local ranks = { axolotl = 8, factory = 8, trl = 16 }
+local dropouts = { trl = 0.05 } -- trl/trainer/model_config.py
 
 --- The names of modules that a regular expression with alternatives matches, such as `layers.*.(q|v)_proj`.
 local function expand(pattern, list)
@@ -100,6 +101,8 @@ return function(p, config, given, program, model, note)
   end
   p.frozen_weights = given.frozen_weights or format
   p.lora_rank = given.lora_rank or rank
+  local dropout = given.lora_dropout or config("", "lora_dropout", dropouts[program] or 0)
+  if dropout ~= 0 then p.lora_dropout = dropout end
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
     expand(name, modules)

@@ -87,7 +87,7 @@ without.transformers = set [[
   greater_is_better group_by_length hf_token hf_use_auth_token hub_model_id hub_strategy hub_token image_max_pixels
   is_falcon_derived_model is_llama_derived_model is_mistral_derived_model learning_rate load_best_model_at_end
   local_rank log_level logging_dir logging_first_step logging_nan_inf_filter logging_steps logging_strategy
-  lora_alpha lora_dropout lora_fan_in_fan_out lora_modules_to_save lora_out_dir lora_target_linear loraplus_lr_ratio
+  lora_alpha lora_fan_in_fan_out lora_modules_to_save lora_out_dir lora_target_linear loraplus_lr_ratio
   lr_scheduler lr_scheduler_kwargs lr_scheduler_type max_samples max_steps metric_for_best_model min_lr
   mlflow_experiment_name mlflow_tracking_uri model_config model_name_or_path model_revision model_type
   dataset_config dataset_configs hub_always_push pretraining_dataset reinit_weights freeze_trainable_modules
