@@ -136,7 +136,7 @@ $ M="--model llama layers=8 hidden=1024 heads=8 vocab=32000"; S="$M --devices 4 
 seq=1024 ... recompute_modules=core_attn,mlp ... recompute=selective ... split=3,5
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 pp=2 dp=1,2 micro_batches=2 split=3,5 --quiet >new.s; ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 recompute=full recompute_modules=core_attn
-ett: search: no layout: each one violates a rule; the first violation: recompute_modules needs recompute = 'selective', got 'full'; the fastest plan without recompute: seq=1024 micro_batch=2 recompute_modules=core_attn dp=4 recompute=selective zero=3 global_batch=8 overlap_gradients=true overlap_parameters=true
+ett: search: no layout: each one violates a rule; the first violation: recompute_modules needs recompute = 'selective', got 'full'; the fastest plan without recompute: seq=1024 micro_batch=2 recompute_modules=core_attn dp=4 recompute=selective zero=2 global_batch=8 overlap_gradients=true overlap_parameters=true
 ?1
 
 # A launch script gives the model, the batch, the precision, the stack and the number of devices; its degrees are searched.
