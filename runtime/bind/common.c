@@ -151,6 +151,12 @@ void ett_lua_push_doubles(lua_State *L, const double *values, size_t count) {
   }
 }
 
+void ett_lua_set_doubles(lua_State *L, const char *name, const double *values,
+                         size_t count) {
+  ett_lua_push_doubles(L, values, count);
+  lua_setfield(L, -2, name);
+}
+
 void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count) {
   lua_createtable(L, count < 1 << 20 ? (int)count : 0, 0);
   for (size_t i = 0; i < count; i++) {

@@ -86,6 +86,8 @@ void ett_lua_set_number(lua_State *L, const char *name, lua_Number value);
 void ett_lua_set_integer(lua_State *L, const char *name, lua_Integer value);
 void ett_lua_set_boolean(lua_State *L, const char *name, int value);
 void ett_lua_set_string(lua_State *L, const char *name, const char *value);
+void ett_lua_set_doubles(lua_State *L, const char *name, const double *values,
+                         size_t count);
 
 /* Push a list of numbers. */
 void ett_lua_push_doubles(lua_State *L, const double *values, size_t count);

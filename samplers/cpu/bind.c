@@ -139,8 +139,7 @@ static int pool_measure(lua_State *L) {
     return ett_lua_fail(L, &err);
   push_result(L, &result);
   if (ett_lua_boolean_field(L, 3, "keep_raw", 0)) {
-    ett_lua_push_doubles(L, raw, result.stats.count);
-    lua_setfield(L, -2, "raw_seconds");
+    ett_lua_set_doubles(L, "raw_seconds", raw, result.stats.count);
   }
   return 1;
 }

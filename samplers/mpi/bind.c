@@ -238,8 +238,7 @@ static int time_collective(lua_State *L) {
   ett_lua_set_integer(L, "dropped", t.dropped);
   ett_lua_set_boolean(L, "preempted", t.late);
   if (keep) {
-    ett_lua_push_doubles(L, options.raw, (size_t)t.used);
-    lua_setfield(L, -2, "raw_seconds");
+    ett_lua_set_doubles(L, "raw_seconds", options.raw, (size_t)t.used);
   }
   return 1;
 }

@@ -505,8 +505,7 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_yaml(lua_State *L);
 
 int luaopen_ett_yaml(lua_State *L) {
-  static const luaL_Reg none[] = {{NULL, NULL}};
-  ett_lua_type(L, READER_TYPE, none, reader_close);
+  ett_lua_type(L, READER_TYPE, NULL, reader_close);
   luaL_newlib(L, functions);
   ett_lua_push_null(L);
   lua_setfield(L, -2, "null");

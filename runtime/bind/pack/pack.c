@@ -134,7 +134,7 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_pack(lua_State *L);
 
 int luaopen_ett_pack(lua_State *L) {
-  ett_lua_type(L, LANE_TYPE, (luaL_Reg[]){{NULL, NULL}}, lane_gc);
+  ett_lua_type(L, LANE_TYPE, NULL, lane_gc);
   luaL_newlib(L, functions);
   return 1;
 }

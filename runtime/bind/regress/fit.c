@@ -183,15 +183,10 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_regress_fit(lua_State *L);
 
 int luaopen_ett_regress_fit(lua_State *L) {
-  if (luaL_newmetatable(L, HOLD_TYPE)) {
-    lua_pushcfunction(L, hold_close);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
+  ett_lua_type(L, HOLD_TYPE, NULL, hold_close);
   luaL_newlib(L, functions);
   char version[32];
   ett_boost_version(version);
-  lua_pushstring(L, version);
-  lua_setfield(L, -2, "version");
+  ett_lua_set_string(L, "version", version);
   return 1;
 }

@@ -162,12 +162,9 @@ static int model_facts(lua_State *L) {
   ett_lua_set_number(L, "error_median", f->error_median);
   ett_lua_set_number(L, "size_least", f->size_least);
   ett_lua_set_number(L, "size_most", f->size_most);
-  ett_lua_push_doubles(L, f->least, (size_t)m->design.dims);
-  lua_setfield(L, -2, "least");
-  ett_lua_push_doubles(L, f->most, (size_t)m->design.dims);
-  lua_setfield(L, -2, "most");
-  ett_lua_push_doubles(L, m->x, (size_t)m->columns);
-  lua_setfield(L, -2, "coefficients");
+  ett_lua_set_doubles(L, "least", f->least, (size_t)m->design.dims);
+  ett_lua_set_doubles(L, "most", f->most, (size_t)m->design.dims);
+  ett_lua_set_doubles(L, "coefficients", m->x, (size_t)m->columns);
   return 1;
 }
 
@@ -279,9 +276,8 @@ static const luaL_Reg methods[] = {
 int luaopen_ett_regress(lua_State *L);
 
 int luaopen_ett_regress(lua_State *L) {
-  static const luaL_Reg none[] = {{NULL, NULL}};
   ett_lua_type(L, ETT_LUA_MODEL, methods, model_close);
-  ett_lua_type(L, TEXT_TYPE, none, text_close);
+  ett_lua_type(L, TEXT_TYPE, NULL, text_close);
   luaL_newlib(L, functions);
   return 1;
 }

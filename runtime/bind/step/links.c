@@ -131,10 +131,8 @@ static int links_run(lua_State *L) {
   lua_createtable(L, 0, 10);
   ett_lua_set_boolean(L, "in_order", in_order);
   ett_step_lua_set_run(L, &p, &r.pipeline);
-  ett_lua_push_doubles(L, r.reduced, (size_t)p.stages);
-  lua_setfield(L, -2, "reduced_seconds");
-  ett_lua_push_doubles(L, r.gather_wait, (size_t)p.stages);
-  lua_setfield(L, -2, "gather_wait_seconds");
+  ett_lua_set_doubles(L, "reduced_seconds", r.reduced, (size_t)p.stages);
+  ett_lua_set_doubles(L, "gather_wait_seconds", r.gather_wait, (size_t)p.stages);
   if (keep_units)
     ett_step_lua_set_transfers(L, &p, &r);
   return 1;

@@ -4,12 +4,6 @@
 
 #include "bind/step/step.h"
 
-static void set_numbers(lua_State *L, const char *name, const double *values,
-                        size_t count) {
-  ett_lua_push_doubles(L, values, count);
-  lua_setfield(L, -2, name);
-}
-
 void ett_step_lua_set_units(lua_State *L, const ett_pipeline *pipeline,
                             const double *start, const double *end) {
   static const char *const kinds[] = {"F", "B", "W", "BW"};
@@ -109,10 +103,10 @@ void ett_step_lua_set_run(lua_State *L, const ett_pipeline *p,
                           const ett_pipeline_result *r) {
   size_t stages = (size_t)p->stages, slots = stages * (size_t)p->chunks;
   ett_lua_set_number(L, "makespan_seconds", r->makespan);
-  set_numbers(L, "busy_seconds", r->busy, stages);
-  set_numbers(L, "end_seconds", r->end, stages);
-  set_numbers(L, "last_backward_start_seconds", r->last_backward_start, slots);
-  set_numbers(L, "last_backward_end_seconds", r->last_backward_end, slots);
+  ett_lua_set_doubles(L, "busy_seconds", r->busy, stages);
+  ett_lua_set_doubles(L, "end_seconds", r->end, stages);
+  ett_lua_set_doubles(L, "last_backward_start_seconds", r->last_backward_start, slots);
+  ett_lua_set_doubles(L, "last_backward_end_seconds", r->last_backward_end, slots);
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,

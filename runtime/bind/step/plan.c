@@ -437,8 +437,7 @@ static void set_lanes(lua_State *L, const ett_tiers *tiers, const ett_placement 
     double lanes[ETT_LANES];
     int outermost = ett_place_lanes(tiers, place, (ett_lane_use)use, lanes);
     ett_lua_set_integer(L, "outermost", outermost + 1);
-    ett_lua_push_doubles(L, lanes, (size_t)tiers->count);
-    lua_setfield(L, -2, names[use]);
+    ett_lua_set_doubles(L, names[use], lanes, (size_t)tiers->count);
   }
   lua_setfield(L, -2, "lanes");
 }
