@@ -3,7 +3,7 @@
 local handles = {}
 
 -- Objects that stay on purpose, and scratch without resources.
-local allowed = { ["null"] = true, ["ett.buffer"] = true }
+local allowed = { ["null"] = true, ["ett.buffer"] = true, ["ett.trace.reader"] = true }
 
 local function type_name(object)
   local meta = debug.getmetatable(object)

@@ -625,6 +625,12 @@ describe("ett.trace readers", function()
     open(path, { progress = function(done, total) last = { done, total } end })
     assert.equal(last[1], last[2])
     assert.equal("enough", raised(trace.open, path, { progress = function() error("enough", 0) end }))
+    local args = { ("k"):rep(1 << 26), "stream" } -- malloc maps such a text: freed, it is gone
+    local t = open(path, { args = args, progress = function()
+      args[1] = nil
+      collectgarbage()
+    end })
+    assert.equal(50, #t:events())
   end)
 
   it("frees its resources once, and reports that it is closed", function()

@@ -172,16 +172,18 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
   return reader;
 }
 
-/* Reads the option `args`, each name once; the list anchors its strings. */
+/* Reads the option `args`, each name once; a table left on the stack holds the names. */
 static void get_args(lua_State *L, ett_trace_options *o) {
   if (ett_lua_raw_field(L, 2, "args") == LUA_TNIL)
     return;
-  luaL_checktype(L, -1, LUA_TTABLE);
-  const size_t n = lua_rawlen(L, -1);
+  const int list = lua_gettop(L);
+  luaL_checktype(L, list, LUA_TTABLE);
+  const size_t n = lua_rawlen(L, list);
   const char **names = lua_newuserdatauv(L, (n + 1) * sizeof *names, 0);
   uint32_t count = 0;
+  lua_newtable(L); /* the progress function may change the list */
   for (size_t i = 1; i <= n; i++) {
-    if (lua_rawgeti(L, -2, (lua_Integer)i) != LUA_TSTRING)
+    if (lua_rawgeti(L, list, (lua_Integer)i) != LUA_TSTRING)
       luaL_error(L, "option 'args' must hold names, got %s", luaL_typename(L, -1));
     const char *name = lua_tostring(L, -1);
     uint32_t k = 0;
@@ -189,7 +191,7 @@ static void get_args(lua_State *L, ett_trace_options *o) {
       k++;
     if (k == count)
       names[count++] = name;
-    lua_pop(L, 1);
+    lua_rawseti(L, -2, (lua_Integer)k + 1);
   }
   o->args = names;
   o->arg_count = count;
