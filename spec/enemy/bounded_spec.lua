@@ -151,7 +151,7 @@ describe("a search that is ended by a signal", function()
       .. "--vary dtype=all --exhaustive --top 20" -- its first plan takes a small part of its time
     local ticks = 40 -- hundredths of a second of processor time until the signal
     for _, case in ipairs { { "INT", 130, "", "^interrupted, the best so far: " },
-      { "TERM", 143, "--html x.html", "^interrupted, the best so far: " },
+      { "TERM", 143, "--html x.html --journal j", "^interrupted, the best so far: " },
       { "TERM", 143, "--json", '"interrupted": true' }, { "TERM", 143, "--csv", "^best_percent," },
       { "INT", 130, "--quiet", "^seq=" }, { "TERM", 143, "--export torchtitan", "^#" } } do
       local signal, status, option, mark = table.unpack(case)
@@ -167,8 +167,8 @@ describe("a search that is ended by a signal", function()
       assert.equal(status, ended, option)
       assert.matches(mark, output)
       assert.is_nil(output:find(" 0 layouts", 1, true), output)
-      assert.matches("ett: search: interrupted: the plan is the best so far, not the optimum\n$",
-        command.read(folder, "err"))
+      assert.matches(("ett: search: interrupted: the plan is the best so far, not the optimum%s\n$"):format(
+        option:find "journal" and "; the same command continues from the journal" or ""), command.read(folder, "err"))
     end
     local page = command.read(folder, "x.html")
     assert.matches('"interrupted":true', page, 1, true)

@@ -387,6 +387,10 @@ describe("a search", function()
     local by_function = small { where = function(p) return p.tp <= 2 and (p.zero == 1 or p.zero == 2)
       and p.schedule ~= "gpipe" end, keep = 300 }
     assert.same(s.rows, by_function.rows)
+    local inside = small { where = "tp * pp == gpus_per_node and devices == nodes * gpus_per_node", devices = 16,
+      keep = 300 }
+    assert.is_true(#inside.rows > 0)
+    for _, row in ipairs(inside.rows) do assert.equal(8, row.tp * row.pp) end
   end)
 
   it("gives the front of step and memory", function()
@@ -799,6 +803,7 @@ describe("an impossible search", function()
 
   it("names the error in a condition, and its position", function()
     refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")
+    refused({ where = "speed > 1" }, "at character 1; known are the fields of a plan, devices, cluster, nodes")
     refused({ where = "tp <= " }, "where 'tp <= ': the expression is incomplete")
     refused({ where = "tp" }, "where 'tp': must be true or false, got 8 (with tp = 8)")
     refused({ where = "'x'" }, "where ''x'': must be true or false, got 'x'")

@@ -107,7 +107,7 @@ local function settings_of(self, given, base)
   table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
   local list = {}
   local function add(cluster, devices, depth, own)
-    parts.refuse(cluster, "search")
+    parts.refuse(cluster, "search", ", or list plans on all parts for `ett sweep`")
     local name = names[depth]
     if not name then
       local plan = setmetatable(merged(own), { __index = base })

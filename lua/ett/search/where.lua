@@ -1,11 +1,11 @@
---- Conditions on plans: a Lua expression over the fields of a plan, `devices`, `cluster` and `nodes`.
+--- Conditions on plans: a Lua expression over the fields of a plan, `devices`, `cluster`, `nodes` and `gpus_per_node`.
 --
---   where.new "tp <= 8 and zero < 3"
+--   where.new "tp <= gpus_per_node and zero < 3"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local searched = require "ett.search.searched"
-local space_fields = { "devices", "cluster", "nodes" }
+local space_fields = { "devices", "cluster", "nodes", "gpus_per_node" }
 
 local where = {}
 local Where = {}
@@ -34,7 +34,8 @@ local function names_of(text)
     local before = bare:sub(1, at - 1):match "(%S)%s*$"
     if before ~= "." and not keywords[name] and not bare:sub(at - 1, at - 1):match "%d" then
       if not is_known[name] then
-        fail(text, "unknown name '%s' at character %d%s", name, at, error_module.suggestion(name, known))
+        fail(text, "unknown name '%s' at character %d%s; known are the fields of a plan, %s and math", name, at,
+          error_module.suggestion(name, known), table.concat(space_fields, ", "))
       end
       names[name] = name ~= "math" or nil
     end
@@ -91,7 +92,7 @@ end
 --- The view of a plan that a condition reads.
 local function view(p, setting)
   return setmetatable({ devices = setting.devices, cluster = setting.cluster.name,
-    nodes = math.ceil(setting.devices / setting.cluster.gpus_per_node),
+    nodes = math.ceil(setting.devices / setting.cluster.gpus_per_node), gpus_per_node = setting.cluster.gpus_per_node,
     micro_batches = p.global_batch // (p.dp * p.micro_batch) }, { __index = p })
 end
 

@@ -227,7 +227,7 @@ return {
       several = "--vary devices=8,16" },
     { "global-batch", "N", "sequences per step", kind = "count" },
     { "seq", "N", "tokens per sequence", kind = "count" },
-    { "where", "EXPR", "allow only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
+    { "where", "EXPR", "allow only plans for which this Lua expression holds, such as 'tp <= gpus_per_node'" },
     { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
     { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64, 8..64..8 or all",
       many = true },
@@ -277,7 +277,8 @@ return {
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
     require "ett.cli.wrote"(opts, opts.html)
     if s.interrupted then -- ends as by the signal
-      error_module.raise("interrupt", "search: interrupted: the plan is the best so far, not the optimum")
+      error_module.raise("interrupt", "search: interrupted: the plan is the best so far, not the optimum%s",
+        opts.journal and "; the same command continues from the journal" or "")
     end
   end,
 }

@@ -99,10 +99,11 @@ end
 
 --- Raises an error for a cluster of parts, from code that supports one kind of nodes only.
 ---@param what string the feature, for the message
-function parts.refuse(cluster, what)
+---@param instead string? another way, such as " or …"
+function parts.refuse(cluster, what, instead)
   if cluster.parts then
     error_module.raise("model", "%s needs a cluster of one kind of nodes; '%s' has %d parts. Name the cluster of one "
-      .. "part", what, cluster.name, #cluster.parts)
+      .. "part%s", what, cluster.name, #cluster.parts, instead or "")
   end
 end
 
