@@ -239,6 +239,7 @@ describe("faults of clusters of unlike nodes", function()
     assert.matches("^a time of its own needs a cluster of one kind of nodes",
       raised(times.collective, times, "all_reduce", 1e6, { nodes = 1, gpus_per_node = 1 }, "bf16"))
     assert.matches("search needs a cluster of one kind of nodes; .* part, or list plans .* `ett sweep`",
-      raised(require("ett").search, { model = model, cluster = mixed, devices = 4, plan = { global_batch = 8, seq = 1024 } }))
+      raised(require("ett").search, { model = model, cluster = mixed, devices = 4,
+        plan = { global_batch = 8, seq = 1024 } }))
   end)
 end)
