@@ -34,8 +34,9 @@ local function names_of(text)
     local before = bare:sub(1, at - 1):match "(%S)%s*$"
     if before ~= "." and not keywords[name] and not bare:sub(at - 1, at - 1):match "%d" then
       if not is_known[name] then
-        fail(text, "unknown name '%s' at character %d%s; known are the fields of a plan, %s and math", name, at,
-          error_module.suggestion(name, known), table.concat(space_fields, ", "))
+        local near = error_module.suggestion(name, known)
+        fail(text, "unknown name '%s' at character %d%s", name, at, near ~= "" and near
+          or ("; known are the fields of a plan, %s and math"):format(table.concat(space_fields, ", ")))
       end
       names[name] = name ~= "math" or nil
     end
