@@ -284,7 +284,7 @@ static int64_t bytes_of(sqlite3 *db) {
 int ett_rocpd_read_database(void *database, const ett_reading *reads, ett_err *err) {
   rocpd x = {.db = database, .r = reads, .err = err};
   int status = 0;
-  x.room = 100000 + bytes_of(database) / 10;
+  x.room = 10000 + bytes_of(database) / 10;
   sqlite3_progress_handler(x.db, 1000, spend, &x);
   find_base(&x);
   for (size_t i = 0; i < VIEWS && !status; i++)
