@@ -12,7 +12,7 @@ return {
   -- Weights of tensor-parallel ranks are DTensors (models/llama3/infra/parallelize.py, apply_tp). Layers of Llama and
   -- of Qwen3 were measured on a CPU, on one of four ranks whose messages take no time, with tiny tensors. Both passes
   -- of a layer took 1.1 to 2.0 ms without DTensor, and 9.9 to 16.5 ms with it. Six operators of Llama's layer have
-  -- weights, and eight of Qwen3's. If they alone are slower, each of their launches takes 11 to 18 times as long.
+  -- weights, and eight of Qwen3's. If they alone are slower, each of their launches takes 10 to 18 times as long.
   -- PyTorch 2.14 has a dispatcher in C++ (pytorch/pytorch#167051): a sum takes 11 us, with 2.6 it takes 30. But its
   -- conversions and redistributions are in Python, so the layers take as long as with 2.6.
   tensor_launches = 14,

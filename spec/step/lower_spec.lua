@@ -690,28 +690,38 @@ describe("a host that reads the experts' numbers of tokens", function()
   end)
 end)
 
-describe("software whose tensor-parallel weights are DTensors", function()
-  it("launches operators with weights more slowly, except those of experts", function()
-    local model = model_module.new("mixtral", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
-      experts = 8, top_k = 2 })
-    local profile = { operator = function() return exactly(0.0) end, collective = function() return exactly(0.0) end }
-    local function waits(factor, tp, reads)
-      local e = estimate.new { model = model, cluster = "dgx_h100", profile = profile,
-        plan = { seq = 512, micro_batches = 1, tp = tp,
-          stack = "plain:graphs=false:launch_seconds=1e-3:tensor_launches=" .. factor .. ":reads_counts=" .. reads } }
-      for _, line in ipairs(e.operators) do
-        if line.name == "host" then return line.forward_seconds, line.backward_seconds end
-      end
+describe("launches of the host", function()
+  local model = model_module.new("mixtral", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1000,
+    experts = 8, top_k = 2 })
+  local profile = { operator = function() return exactly(0.0) end, collective = function() return exactly(0.0) end }
+
+  -- Seconds of each pass, in which the device only waits.
+  local function waits(tp, words)
+    local e = estimate.new { model = model, cluster = "dgx_h100", profile = profile, plan = { seq = 512,
+      micro_batches = 1, tp = tp, gradient_dtype = "fp32", stack = "plain:graphs=false:launch_seconds=1e-3" .. words } }
+    for _, line in ipairs(e.operators) do
+      if line.name == "host" then return line.forward_seconds, line.backward_seconds end
     end
+  end
+
+  it("take longer for operators whose weights are DTensors, except those of experts", function()
     -- Of two layers the norms, two products and the router; embedding, last norm and head.
     local launches = 2 * 5 + 3
-    for _, reads in ipairs { "none", "before_permute" } do
-      local forward, backward = waits(3, 4, reads)
-      local plain_forward, plain_backward = waits(1, 4, reads)
+    for _, reads in ipairs { ":reads_counts=none", ":reads_counts=before_permute" } do
+      local forward, backward = waits(4, ":tensor_launches=3" .. reads)
+      local plain_forward, plain_backward = waits(4, reads)
       assert.near(launches * 2e-3, forward - plain_forward, 1e-9)
       assert.near(2 * launches * 2e-3, backward - plain_backward, 1e-9)
     end
-    assert.same({ waits(1, 1, "none") }, { waits(3, 1, "none") })
+    assert.same({ waits(1, "") }, { waits(1, ":tensor_launches=3") })
+  end)
+
+  it("include those of autocast's casts, unless they are compiled", function()
+    local forward, backward = waits(1, ":autocast:norm=torch")
+    local compiled_forward, compiled_backward = waits(1, ":autocast:norm=compiled")
+    local places = 4 -- two layers, what is before them, and what is behind them
+    assert.near(places * 3e-3, forward - compiled_forward, 1e-9)
+    assert.near(places * 2 * 3e-3, backward - compiled_backward, 1e-9)
   end)
 end)
 

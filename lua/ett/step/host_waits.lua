@@ -93,7 +93,7 @@ end
 --- Launches of one run of an operation. An operator with `joins` has no host cost of its own: the other operator's
 --- includes it. Experts compute with the local parts of their weights (torchtitan, models/moe.py: to_local).
 local function launches_of(o, launch)
-  if not o.operator or o.experts then return 1 end
+  if not o.operator or o.experts then return o.launches or 1 end
   return o.operator.joins and 0 or o.operator.parameters and launch.sharded or 1
 end
 

@@ -599,7 +599,7 @@ local function add_casts(state, items, uses)
   end
   if moved.forward <= 0 then return end
   if moved.backward <= 0 then moved.backward = nil end
-  uses[add_moving(state, moved, { name = "autocast" })] = 1
+  uses[add_moving(state, moved, { name = "autocast", launches = autocast.launches(stack) })] = 1
 end
 
 --- Adds the accumulation of a micro-batch's gradients. A separate kernel reads two operands and writes one. Weight
