@@ -7,6 +7,9 @@
 -- (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a
 -- device) and hf (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B):
 -- 6 N + 12 L H a token of attention.
+--
+-- literature_first.tsv has the words of the plans that were edited after their first estimate, as first written: name
+-- and words. Names of fields that changed are translated, and `compared=none` is added where today's plan has it.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local median = require "ett.base.median"
@@ -34,9 +37,32 @@ local function held_out(step)
   return hash >> 63 == 1
 end
 
---- The steps of literature.tsv.
-local function steps()
+-- Beginnings of the sources that are recipes of the makers of the software: a planner who copies one says recipe=true.
+local recipes = { "NVIDIA/dgxc-benchmarking", "NVIDIA NeMo documentation", "NVIDIA/NeMo", "NVIDIA-NeMo/",
+  "NVIDIA/JAX-Toolbox", "MLPerf", "Nemotron-4", "MoE Parallel Folding", "pytorch/", "PyTorch", "DeepSpeed-MoE",
+  "AI-Hypercomputer/maxtext", "AI-Hypercomputer/gpu-recipes", "AI-Hypercomputer/tpu-recipes" }
+
+local function is_recipe(source)
+  for _, name in ipairs(recipes) do
+    if source:sub(1, #name) == name then return true end
+  end
+  return false
+end
+
+--- The words of edited plans as they were first written, by name.
+local function first_words()
+  local words = {}
+  for text in io.lines(require("ett.host").root .. "/spec/bench/literature_first.tsv") do
+    local name, of_plan = text:match "^([^\t]+)\t(.+)$"
+    words[name] = of_plan
+  end
+  return words
+end
+
+--- The steps of literature.tsv; first: with the plans as first written.
+function bench.steps(first)
   local path, list, set = require("ett.host").root .. "/spec/bench/literature.tsv", {}, nil
+  local earlier = first and first_words() or {}
   for text in io.lines(path) do
     local step, at = {}, 0
     for part in (text .. "\t"):gmatch "(.-)\t" do
@@ -49,6 +75,7 @@ local function steps()
     set = sets[step.name] or set
     step.set = set
     step.held_out = seeds[set] and held_out(step)
+    step.words = (earlier[step.name] or step.words) .. (is_recipe(step.source) and " recipe=true" or "")
     list[#list + 1] = step
   end
   return list
@@ -85,7 +112,7 @@ local function estimate(step)
 end
 
 --- Adds the estimate of a step, or the reason why it is refused.
-local function answered(step)
+function bench.answered(step)
   local ok, e, measured = pcall(estimate, step)
   if not ok then
     step.refused = tostring(e):match "^[^\n]*"
@@ -95,6 +122,7 @@ local function answered(step)
   step.error = e.step_seconds / measured - 1
   step.inside = e.low_seconds <= measured and measured <= e.high_seconds
   step.half_width = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+  step.low_seconds, step.high_seconds, step.own_run_seconds = e.low_seconds, e.high_seconds, e.own_run_seconds
   if step.memory then
     local bytes, kind = step.memory:match "^(%S+) (%a+)$"
     step.memory_kind, step.memory_error = kind, e[memory_fields[kind]] / tonumber(bytes) - 1
@@ -149,10 +177,11 @@ local function groups_of(list)
     table.insert(groups[name], step)
   end
   for _, step in ipairs(list) do
-    if answered(step).refused then
+    if bench.answered(step).refused then
       groups.all.refused = groups.all.refused + 1
     else
-      for _, name in ipairs { "all", kind_of(step), "set " .. step.set } do add(name, step) end
+      local run = step.own_run_seconds > 0 and "own run, or software not compared" or "recipe of compared software"
+      for _, name in ipairs { "all", kind_of(step), "set " .. step.set, run } do add(name, step) end
       if seeds[step.set] then
         add(("set %s, %s"):format(step.set, step.held_out and "held out" or "read"), step)
       end
@@ -167,7 +196,7 @@ end
 
 --- For ACCURACY.md: the figures of all steps and of each kind.
 function bench.figures()
-  local groups, out = groups_of(steps()), {}
+  local groups, out = groups_of(bench.steps()), {}
   for _, name in ipairs(schema.keys(groups)) do
     local kind = name == "all" and name or name:match "^kind: (.*)$"
     if kind then out[#out + 1] = figures(kind, groups[name]) end
@@ -211,13 +240,19 @@ local function print_rows(list)
 end
 
 function bench.run(opts)
-  local list, out = steps(), {}
+  local list, out = bench.steps(), {}
   local groups = groups_of(list)
   if opts.rows then
     print_rows(list)
     return {}
   end
   for _, name in ipairs(schema.keys(groups)) do out[#out + 1] = line(figures(name, groups[name])) end
+  local first = groups_of(bench.steps(true))
+  for _, name in ipairs(schema.keys(first)) do
+    if not name:find "^software " and not name:find "^on " then
+      out[#out + 1] = line(figures("plans as first written: " .. name, first[name]))
+    end
+  end
   for _, row in ipairs(memory_lines(list)) do out[#out + 1] = row end
   for _, step in ipairs(list) do
     if step.refused then out[#out + 1] = { measure = "refused: " .. step.name, value = step.refused:sub(1, 60) } end

@@ -38,7 +38,7 @@ Empty lists are lists, also in the estimate of the best plan.
 $ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 1 --global-batch 8 --seq 1024 --json 2>new.err | grep -e '{}' -e '\[\]' | LC_ALL=C sort -u
       "collectives": [],
       "notes": [],
-      "warnings": []
+      "warnings": [],
 
 If clusters vary, the words name the best plan's cluster, and `ett predict` gives the step of the search.
 $ M="--model llama layers=4 hidden=1024 heads=8 vocab=32000"; S="$M --devices 4 --global-batch 8 --seq 1024 tp=1 pp=1 zero=1"; ett search $S --vary cluster=dgx_h100,dgx_b200 --quiet | tee w; ett search $S --cluster dgx_b200 --json 2>new.err | grep -m1 -o '"step_seconds": [0-9.e-]*' | cut -d' ' -f2 | xargs printf '%.15g\n' > a; ett predict $M $(cat w) --quiet | xargs printf '%.15g\n' > b; cmp a b; ett search $S --vary cluster=dgx_h100,dgx_b200 --export megatron 2>new.err | head -1; ett search $S --cluster dgx_b200 --quiet

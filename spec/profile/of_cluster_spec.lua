@@ -94,11 +94,14 @@ describe("scaling", function()
     local mine = cluster_module.get "dgx_h100"
     mine.profile = { base = "dgx_h100" }
     local base, based = open "dgx_h100", cluster_profile.open(mine)
-    local shares = { attention = 0.1, collectives = 0.2 }
-    assert.is_true(base:step_spread(shares, "bf16", {}) > 0)
-    assert.equal(base:step_spread(shares, "bf16", {}), based:step_spread(shares, "bf16", {}))
-    assert.equal(0.0, cluster_profile.open(mine, fake(half_rate)):step_spread(shares, "bf16", {}))
     local stack = require("ett.operator.stack").get "transformers"
+    local function widths(profile)
+      local shares = { attention = 0.1, collectives = 0.2, experts = 0, memory = 0.1 }
+      return { profile:step_spread(shares, { dtype = "bf16" }, stack) }
+    end
+    assert.is_true(widths(base)[1] > 0 and widths(base)[2] > 0)
+    assert.same(widths(base), widths(based))
+    assert.same({ 0.0, 0.0, {} }, widths(cluster_profile.open(mine, fake(half_rate))))
     local function seconds(profile) return profile:operator("rms_norm", rows, "bf16", "forward").seconds end
     assert.equal(seconds(base:with_stack(stack)), seconds(based:with_stack(stack)))
     assert.is_true(seconds(base:with_stack(stack)) > 1.1 * seconds(base))

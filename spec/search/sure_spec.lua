@@ -33,17 +33,21 @@ describe("the probability that a plan is faster", function()
     assert.not_equal(sure.program(e), sure.program { device = "y", cluster = "fast", plan = { tp = 8 } })
     local rows = {}
     for i, cluster in ipairs { "fast", "slow" } do rows[i] = { values = { 0.97 + 0.03 * i }, cluster = cluster } end
-    local device = "x"
+    local device, own_run = "x", 0.0
     local function estimate_of(row)
+      local step = row.values[1]
       return { cluster = row.cluster, device = row.cluster == "fast" and "x" or device,
-        plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 },
-        step_seconds = row.values[1], low_seconds = 0.8, high_seconds = 1.2, operators = {}, collectives = {},
-        idle_seconds = row.values[1] }
+        plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, own_run_seconds = own_run,
+        step_seconds = step, low_seconds = 0.8, high_seconds = step + math.sqrt((1.2 - step) ^ 2 + own_run ^ 2),
+        operators = {}, collectives = {}, idle_seconds = step }
     end
     local chance = 100 * sure.chance(plan(1, 0.1, "a"), plan(1.03, 0.1, "a"))
     assert.near(chance, sure.rows(rows, estimate_of).best_percent, 1.5) -- without the devices' error of 20 %
     device = "y"
-    assert.is_true(sure.rows(rows, estimate_of).best_percent < 65)
+    local unlike = sure.rows(rows, estimate_of).best_percent
+    assert.is_true(unlike < 65)
+    own_run = 0.5 -- the same software runs both plans
+    assert.equal(unlike, sure.rows(rows, estimate_of).best_percent)
   end)
 
   it("is settled by measuring an operator or a collective whose shares differ, if any", function()

@@ -17,11 +17,12 @@ local function half_width(e) return (e.high_seconds - e.low_seconds) / 2 / e.ste
 describe("a step's interval", function()
   it("widens by an independent share of the step, more above it than below", function()
     local below, above = in_step.faster * 3, in_step.slower * 3
-    local low, high = spread.widened(10, 7, 14, 0.3)
+    local low, high = spread.widened(10, 7, 14, 0.3, 0)
     assert.near(10 - math.sqrt(9 + below ^ 2), low, 1e-12)
     assert.near(10 + math.sqrt(16 + above ^ 2), high, 1e-12)
     assert.is_true(above > below)
-    assert.equal(0, (spread.widened(1, 0.5, 2, 3)))
+    assert.equal(0, (spread.widened(1, 0.5, 2, 3, 0)))
+    assert.same({ 7, 15 }, { spread.widened(10, 7, 14, 0, 0.3) }) -- own runs are only slower
   end)
 
   it("widens by the steps with other values of each open field, as independent errors", function()
@@ -104,23 +105,56 @@ describe("a step's interval", function()
       for _, kind in ipairs { "attention", "collectives", "experts" } do
         square = square + (widths[kind] * shares[kind]) ^ 2
       end
-      assert.equal(math.sqrt(square), profile:step_spread(shares, "bf16", { hopper = true }))
+      shares.memory = 0.1
+      assert.equal(math.sqrt(square), (profile:step_spread(shares, { dtype = "bf16" }, { name = "x",
+        compared = "hopper" })))
     end
   end)
 
   it("is wider on a generation on which no step of the software was compared", function()
     local widths = in_step.step_spread
-    local function of(cluster, compared)
-      return require("ett.profile.of_cluster").open(require("ett.profile.cluster").get(cluster)):step_spread({}, "bf16",
-        compared)
+    local none = { attention = 0, collectives = 0, experts = 0, memory = 0.1 }
+    local function of(cluster, compared, recipe)
+      return require("ett.profile.of_cluster").open(require("ett.profile.cluster").get(cluster)):step_spread(none,
+        { dtype = "bf16", recipe = recipe }, { name = "x", compared = compared })
     end
     local function wider(width) return math.sqrt(width ^ 2 + widths.uncompared ^ 2) end
-    assert.near(widths.hopper, of("dgx_h100", { hopper = true, ampere = true }), 1e-12)
-    assert.near(wider(widths.hopper), of("dgx_h100", { ampere = true }), 1e-12)
-    assert.near(wider(widths.blackwell), of("dgx_b200", { hopper = true }), 1e-12)
+    assert.near(widths.hopper, (of("dgx_h100", "hopper ampere")), 1e-12)
+    assert.near(wider(widths.hopper), (of("dgx_h100", "ampere")), 1e-12)
+    assert.near(wider(widths.blackwell), (of("dgx_b200", "hopper")), 1e-12)
     -- The width of a device without published steps covers this for software that was compared on others.
-    assert.near(widths.other, of("mi300x_node", { hopper = true }), 1e-12)
-    assert.near(wider(widths.other), of("mi300x_node", {}), 1e-12)
+    assert.near(widths.other, (of("mi300x_node", "hopper")), 1e-12)
+    assert.near(wider(widths.other), (of("mi300x_node", "none")), 1e-12)
+    -- Only recipes of compared software are not slower than estimated.
+    local function above(...) return (select(2, of(...))) end
+    assert.equal(0, above("dgx_h100", "hopper", true))
+    for _, case in ipairs { { "dgx_h100", "hopper", false }, { "dgx_h100", "ampere", true } } do
+      assert.near(math.sqrt(0.1) * in_step.own_run, above(table.unpack(case)), 1e-12)
+    end
+  end)
+
+  it("reaches further above the step of a run that is no recipe, by its operators that memory limits", function()
+    local own, recipe = step(), step { recipe = true }
+    local memory = 0.0
+    for _, line in ipairs(own.operators) do
+      local ok, op = pcall(require("ett.operator").get, line.name)
+      local family = ok and op.family or line.name
+      if family ~= "gemm" and family ~= "attention" and family ~= "host" then memory = memory + line.seconds end
+    end
+    assert.equal(recipe.low_seconds, own.low_seconds)
+    assert.near(in_step.own_run ^ 2 * memory * own.step_seconds, (own.high_seconds - own.step_seconds) ^ 2
+      - (recipe.high_seconds - recipe.step_seconds) ^ 2, 1e-9)
+    assert.same({}, recipe.wide_because)
+    for text, plan in pairs { ["the run is not a published recipe (recipe=true)"] = {},
+      ["no software is named (stack=)"] = { stack = false },
+      ["no step of this software was compared (stack megatron:compared=none)"] = { stack = "megatron:compared=none" },
+      ["steps of the stack torchtitan were compared only on ampere, hopper, not on blackwell"] = {
+        stack = "torchtitan" } } do
+      local e = step(plan, nil, plan.stack == "torchtitan" and "dgx_b200" or "dgx_h100")
+      assert.same({ text }, e.wide_because)
+      assert.truthy(tostring(e):find("\nwide        " .. text, 1, true))
+    end
+    assert.same("no step on a device like MI300X was compared", step(nil, nil, "mi300x_node").wide_because[1])
   end)
 
   it("takes its shares from the lines of the estimate", function()
@@ -129,14 +163,14 @@ describe("a step's interval", function()
     local shares = spread.shares(lowered, { { name = "a", seconds = 1 }, { name = "e", seconds = 2 },
       { name = "r", seconds = 1 }, { name = "g", seconds = 4 }, { name = "host", seconds = 0.5 } },
       { { name = "all_to_all", group = "ep", seconds = 0.5 }, { name = "all_reduce", group = "dp", seconds = 2 } }, 16)
-    assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16 }, shares)
+    assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16, memory = 1 / 16 }, shares)
   end)
 
   it("is wider with more exposed communication, with experts, in nvfp4 and without a stack", function()
-    local dense = half_width(step())
-    assert.is_true(half_width(step { tp = 8, sequence_parallel = true }) > dense + 0.02)
-    assert.is_true(half_width(step({ ep = 8, dp = 8 }, { layers = 8, hidden = 2048, heads = 16, vocab = 32000,
-      experts = 64, top_k = 4, moe_ffn = 768 })) > dense + 0.05)
+    local dense = half_width(step { recipe = true })
+    assert.is_true(half_width(step { tp = 8, sequence_parallel = true, recipe = true }) > dense + 0.02)
+    assert.is_true(half_width(step({ ep = 8, dp = 8, recipe = true }, { layers = 8, hidden = 2048, heads = 16,
+      vocab = 32000, experts = 64, top_k = 4, moe_ffn = 768 })) > dense + 0.05)
     assert.is_true(half_width(step { stack = false }) > dense + 0.02)
     assert.is_true(half_width(step({ dtype = "nvfp4" }, nil, "dgx_b200")) > half_width(step({ dtype = "fp8" }, nil,
       "dgx_b200")) + 0.01)

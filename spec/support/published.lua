@@ -587,6 +587,7 @@ function published.plan(row, dtype)
         or (zero == 3 or nemo or internevo or row.framework == "torchtune") and "bf16" or "fp32"],
     sequence_parallel = splits_sequence(row) and tp > 1,
     serial_sends = deepspeed and pp > 1, overlap_sends = overlaps_sends(row, pp),
+    recipe = true, -- factors and mechanisms come from these sources
     gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
     bucket_bytes = bucket_bytes[row.framework],
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),

@@ -29,6 +29,7 @@ local operator = require "ett.operator"
 local profile = require "ett.profile"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 local table_at = require "ett.base.table_at"
 
 local cluster_profile = {}
@@ -477,20 +478,42 @@ function Profile:collective(kind, bytes, topology, dtype)
   return detail.as_text((self:collective_timer(kind, topology, dtype))(bytes))
 end
 
---- Half-width, relative to the step, that is added to the interval if times come from kernel tables instead of samples.
----@param shares table attention, collectives, experts: shares of the step
----@param dtype string
----@param compared table<string, boolean> the generations on which steps of the plan's software were compared
-function Profile:step_spread(shares, dtype, compared)
-  if self:tables_used() ~= "all" then return 0.0 end
-  local widths, generation = in_step.step_spread, self.cluster.device.generation
-  local square = (widths[generation] or widths.other) ^ 2
-  for _, kind in ipairs(schema.keys(shares)) do square = square + (widths[kind] * shares[kind]) ^ 2 end
-  if dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
+-- Shares of a step with a width in in_step.step_spread, in a fixed order: reproducible digits.
+local step_kinds = { "attention", "collectives", "experts" }
+
+-- Reasons for a wide interval, in words for people.
+local function reasons_of(device, is_published, is_known, compared, is_recipe, stack)
+  local list = {}
+  if not is_published then list[1] = ("no step on a device like %s was compared"):format(device.name) end
+  if stack.name == "plain" then
+    list[#list + 1] = "no software is named (stack=)"
+  elseif not is_known then
+    local on = table.concat(schema.keys(compared), ", ")
+    list[#list + 1] = on == "" and ("no step of this software was compared (stack %s)"):format(stack.name)
+      or ("steps of the stack %s were compared only on %s, not on %s"):format(stack.name, on, device.generation)
+  elseif not is_recipe then
+    list[#list + 1] = "the run is not a published recipe (recipe=true)"
+  end
+  return list
+end
+
+--- What is added to a step's interval if times come from kernel tables instead of samples: a half-width relative to the
+--- step, and one that counts only above it. Third: reasons for a wide interval, in words for people.
+---@param shares table attention, collectives, experts, memory: shares of the step
+---@param p table plan { dtype, recipe }
+---@param stack table
+function Profile:step_spread(shares, p, stack)
+  if self:tables_used() ~= "all" then return 0.0, 0.0, {} end
+  local widths, device, compared = in_step.step_spread, self.cluster.device, stacks.compared_on(stack)
+  local width = widths[device.generation]
+  local square = (width or widths.other) ^ 2
+  for _, kind in ipairs(step_kinds) do square = square + (widths[kind] * shares[kind]) ^ 2 end
+  if p.dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
   -- The width of `other` covers that no step was compared on such a device.
-  local is_known = compared[generation] or not widths[generation] and next(compared) ~= nil
+  local is_known = compared[device.generation] or not width and next(compared) ~= nil
   if not is_known then square = square + widths.uncompared ^ 2 end
-  return math.sqrt(square)
+  return math.sqrt(square), is_known and p.recipe and 0.0 or in_step.own_run * math.sqrt(shares.memory),
+    reasons_of(device, width ~= nil, is_known, compared, p.recipe, stack)
 end
 
 --- How many operator times come from kernel tables of this cluster, or of the cluster that it is based on: "all",

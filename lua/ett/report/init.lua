@@ -279,6 +279,7 @@ function report.estimate(e)
     if e.price_source and e.price_source ~= "given" then rows[#rows + 1] = { "", "price: " .. e.price_source } end
   end
   outlook_rows(rows, e)
+  add_words(rows, "wide", e.wide_because or {})
   add_words(rows, "left open", e.left_open)
   add_all(lines, columns(rows, "ll"))
   breakdown(lines, "operator", e.operators)

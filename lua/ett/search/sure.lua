@@ -114,6 +114,14 @@ local function measure_first(x, y)
   return best
 end
 
+-- Standard deviation of the log of a step, from its interval. The part of runs that are no recipes is left out: the
+-- same software runs both plans of a pair.
+local function spread_of(e)
+  local above = (math.max(e.high_seconds, e.step_seconds) - e.step_seconds) ^ 2 - (e.own_run_seconds or 0.0) ^ 2
+  return math.log((e.step_seconds + math.sqrt(math.max(0.0, above))) / math.max(e.low_seconds, 0.1 * e.step_seconds))
+    / 2 / t90
+end
+
 --- Adds best_percent to the first rows of a search.
 ---@param rows table[] sorted, with values
 ---@param estimate_of function(row, interval) an estimate; interval: false or true
@@ -128,9 +136,7 @@ function sure.rows(rows, estimate_of, shared)
     local parts, whole = explain.parts(e), 0.0
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
     return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = e.device,
-      program = sure.program(e), lines = lines_of(e), spread = not unlike and 0.0
-        or math.log(math.max(e.high_seconds, e.step_seconds) / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2
-          / t90 }
+      program = sure.program(e), lines = lines_of(e), spread = unlike and spread_of(e) or 0.0 }
   end)
   local chances, alike = sure.best(plans, 4000), {}
   for i, chance in ipairs(chances) do

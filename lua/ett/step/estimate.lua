@@ -603,11 +603,12 @@ function estimate.new(given)
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(step, computed, collectives)
   add_nodes(collectives, c_plan)
-  local low, high
+  local low, high, own_run, reasons
   if given.interval then
     low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
-    low, high = spread.widened(step, low, high,
-      times:step_spread(spread.shares(lowered, computed, collectives, step), p))
+    local share
+    share, own_run, reasons = times:step_spread(spread.shares(lowered, computed, collectives, step), p)
+    low, high = spread.widened(step, low, high, share, own_run)
     low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step, demands,
       workspace))
   end
@@ -619,6 +620,7 @@ function estimate.new(given)
     plan = p, stack = lowered.stack.name,
     left_open = json.array(plan_fields.left_open(given.plan, p, lowered.stack, model.hyper.experts)),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
+    own_run_seconds = own_run and own_run * step, wide_because = reasons and json.array(reasons),
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,
     model_flops_per_step = model_flops, peak_flops_per_second = peak,

@@ -1,5 +1,6 @@
 --- The part of a step's interval that its parts' intervals do not cover: the error of composing kernels into a step.
 local in_step = require "ett.profile.in_step"
+local products = require("ett.operator").products
 
 local spread = {}
 
@@ -7,17 +8,22 @@ local spread = {}
 ---@param lowered table of ett.step.lower
 ---@param operators table[] lines of an estimate { name, seconds }
 ---@param collectives table[] lines { name, group, seconds }: exposed time
----@return table { attention, collectives, experts (with their router, exchange and launches) }
+---@return table { attention, collectives, experts (with their router, exchange and launches), memory (all operators
+--- that memory limits) }
 function spread.shares(lowered, operators, collectives, step)
-  local kinds, shares = {}, { attention = 0.0, collectives = 0.0, experts = 0.0 }
+  local kinds, apart, shares = {}, { host = true }, { attention = 0.0, collectives = 0.0, experts = 0.0, memory = 0.0 }
   for _, o in ipairs(lowered.operations) do
     kinds[o.name] = o.family == "attention" and "attention"
       or (o.experts or o.family == "router" or o.name == "host") and "experts" or nil
+    apart[o.name] = apart[o.name] or products[o.family]
   end
   local function add(kind, line)
     if kind then shares[kind] = shares[kind] + line.seconds / step end
   end
-  for _, line in ipairs(operators) do add(kinds[line.name], line) end
+  for _, line in ipairs(operators) do
+    add(kinds[line.name], line)
+    add(not apart[line.name] and "memory", line)
+  end
   for _, line in ipairs(collectives) do
     add(line.name == "all_to_all" and line.group == "ep" and "experts" or "collectives", line)
   end
@@ -25,11 +31,11 @@ function spread.shares(lowered, operators, collectives, step)
 end
 
 --- An interval widened by an independent error, whose half-width is `share` of the step; it reaches further above the
---- step than below (in_step.faster, in_step.slower).
-function spread.widened(step, low, high, share)
+--- step than below (in_step.faster, in_step.slower). The share `own_run` of another error counts only above.
+function spread.widened(step, low, high, share, own_run)
   local below, above = in_step.faster * share * step, in_step.slower * share * step
   return math.max(0.0, step - math.sqrt((step - low) ^ 2 + below ^ 2)),
-    step + math.sqrt((high - step) ^ 2 + above ^ 2)
+    step + math.sqrt((high - step) ^ 2 + above ^ 2 + (own_run * step) ^ 2)
 end
 
 --- An interval widened by what a plan leaves open. Each open field is an independent error: the change of the step with

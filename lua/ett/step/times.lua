@@ -354,14 +354,13 @@ function Times:answer(demands, dtype, hidden, keep)
   end)
 end
 
---- Half-width of the composition error's interval, as a share of the step; 0 if the times come from samples of the
---- cluster.
+--- Half-width of the composition error's interval, as a share of the step, and the share that counts only above; 0 if
+--- the times come from samples of the cluster. Third: reasons for a wide interval.
 ---@param shares table of ett.step.spread
 ---@param p table plan
 function Times:step_spread(shares, p)
-  local stack = self.stack or self:for_stack(p.stack).stack
-  return self.profile and self.profile.step_spread
-    and self.profile:step_spread(shares, p.dtype, stacks.compared_on(stack)) or 0.0
+  if not (self.profile and self.profile.step_spread) then return 0.0, 0.0, {} end
+  return self.profile:step_spread(shares, p, self.stack or self:for_stack(p.stack).stack or stacks.get "plain")
 end
 
 --- The same times for another stack, with its kernels and launches.
@@ -454,9 +453,13 @@ local function refuse(self) require("ett.profile.network.parts").refuse(self.clu
 OfParts.operator, OfParts.collective = refuse, refuse
 
 function OfParts:step_spread(shares, p)
-  local most = 0.0
-  for _, own in ipairs(self.parts) do most = math.max(most, own:step_spread(shares, p)) end
-  return most
+  local most, most_above, reasons = 0.0, 0.0, {}
+  for _, own in ipairs(self.parts) do
+    local share, above, list = own:step_spread(shares, p)
+    most, most_above = math.max(most, share), math.max(most_above, above)
+    for _, reason in ipairs(list) do reasons[reason] = true end
+  end
+  return most, most_above, schema.keys(reasons)
 end
 
 --- The same with changed times of each part.

@@ -1,10 +1,9 @@
---- Fits in_step.faster, in_step.slower and step_spread.uncompared on published steps, each estimated without its
---- source.
+--- Fits in_step.faster and in_step.slower on published steps, each estimated without its source.
 --
 --   ett run spec/bench/support/fit_interval.lua
 --
--- Prints the interval score (interval_score.lua) of the best values and of those in use. Every source counts once. The
--- width of plans without a stack is fitted on the same steps, estimated without naming their software.
+-- Prints the interval score (interval_score.lua) of the best values and of those in use. Every source counts once.
+-- Then the same steps are estimated without naming their software, as a test of step_spread.uncompared.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local in_step = require "ett.profile.in_step"
 local interval_score = require "interval_score"
@@ -22,7 +21,7 @@ local function steps(without_stack)
     local e, source = estimate(row, without_stack), published.source(row)
     counts[source] = (counts[source] or 0) + 1
     add { source = source, ratio = interval_score.ratio(row, e), low = kernels.low, high = kernels.high,
-      share = kernels.share }
+      share = kernels.share, own_run = kernels.own_run }
   end)
   for _, s in ipairs(list) do s.weight = 1 / counts[s.source] end
   return list

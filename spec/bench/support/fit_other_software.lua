@@ -1,5 +1,5 @@
---- How far off is a step if it is estimated with the stack of other software? Prints the half-width that such plans
---- need: the test of `uncompared` in in_step.step_spread.
+--- How far off is a step if it is estimated with the stack of other software? Fits the half-width that such plans
+--- need: `uncompared` in in_step.step_spread.
 --
 --   ett run spec/bench/support/fit_other_software.lua
 --
@@ -44,7 +44,7 @@ local function estimated(row, name, kernels)
   published.stack = own
   if not ok then return nil end
   return { software = software[row.framework] or row.framework, source = published.source(row), low = kernels.low,
-    high = kernels.high, share = kernels.share, ratio = interval_score.ratio(row, e) }
+    high = kernels.high, share = kernels.share, own_run = kernels.own_run, ratio = interval_score.ratio(row, e) }
 end
 
 local function steps()

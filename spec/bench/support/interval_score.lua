@@ -6,12 +6,13 @@ local published, left = require "published", require "published_left_out"
 local interval_score = {}
 
 --- A list of steps: those that each(row, kernels, add) adds for a fitted row, with factors fitted without its source.
---- kernels: low and high of the interval of the kernels alone, and the share of composition, of the last estimate.
+--- kernels: low and high of the interval of the kernels alone, the share of composition, and the share of runs that are
+--- no recipes, of the last estimate.
 function interval_score.steps(each)
   local list, widened, kernels = {}, spread.widened, {}
-  function spread.widened(step, low, high, share)
-    kernels.low, kernels.high, kernels.share = 1 - low / step, high / step - 1, share
-    return widened(step, low, high, share)
+  function spread.widened(step, low, high, share, own_run)
+    kernels.low, kernels.high, kernels.share, kernels.own_run = 1 - low / step, high / step - 1, share, own_run
+    return widened(step, low, high, share, own_run)
   end
   local function add(step) list[#list + 1] = step end
   for _, row in ipairs(assert(published.rows())) do
@@ -27,8 +28,14 @@ end
 --- Measured over estimated seconds.
 function interval_score.ratio(row, e) return (row.step_median or row.step_seconds) / e.step_seconds end
 
+--- Score of an interval for a step, and whether the step is inside.
+function interval_score.step(low, high, ratio)
+  local outside = math.max(0.0, low - ratio, ratio - high)
+  return high - low + 20 * outside, outside == 0
+end
+
 --- Mean score (width + 20 times the distance of a step outside) and share of steps inside.
----@param list table[] steps { low, high, ratio, share, weight }
+---@param list table[] steps { low, high, ratio, share, own_run, weight }
 ---@param uncompared number? instead of in_step.step_spread.uncompared in each share
 ---@param faster number? in_step.faster
 ---@param slower number? in_step.slower
@@ -38,10 +45,10 @@ function interval_score.of(list, uncompared, faster, slower)
   for _, s in ipairs(list) do
     local share = uncompared and math.sqrt(s.share ^ 2 - in_use ^ 2 + uncompared ^ 2) or s.share
     local low = 1 - math.sqrt(s.low ^ 2 + ((faster or in_step.faster) * share) ^ 2)
-    local high = 1 + math.sqrt(s.high ^ 2 + ((slower or in_step.slower) * share) ^ 2)
-    local outside = math.max(0.0, low - s.ratio, s.ratio - high)
-    total, weights = total + s.weight * (high - low + 20 * outside), weights + s.weight
-    inside = inside + (outside == 0 and s.weight or 0)
+    local high = 1 + math.sqrt(s.high ^ 2 + ((slower or in_step.slower) * share) ^ 2 + s.own_run ^ 2)
+    local own, is_inside = interval_score.step(low, high, s.ratio)
+    total, weights = total + s.weight * own, weights + s.weight
+    inside = inside + (is_inside and s.weight or 0)
   end
   return total / weights, inside / weights
 end

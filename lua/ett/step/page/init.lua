@@ -158,7 +158,7 @@ function page.new(e, what)
   add_timeline(p, e)
   add_breakdown(data, e)
   add_stages(data, e)
-  data.plan, data.warnings, data.notes = plan_rows(e), e.warnings, e.notes
+  data.plan, data.warnings, data.notes, data.wide = plan_rows(e), e.warnings, e.notes, e.wide_because
   if what then data.sensitivity = json.array(require("ett.step.page.sensitivity").of(e, what)) end
   return p
 end

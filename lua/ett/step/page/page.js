@@ -111,6 +111,6 @@ main.append(el("div", { class: "columns" },
     { key: "value", title: "value", as: String }, { key: "help", title: "", name: true, as: String }],
     data.plan.map(([name, value, help]) => ({ name, value, help })))),
   el("section", {}, el("h2", {}, "Assumptions"), el("ul", {}, data.warnings.map(w => el("li", {}, "warning: " + w)),
-    data.notes.map(n => el("li", {}, n)),
+    data.notes.map(n => el("li", {}, n)), (data.wide || []).map(w => el("li", {}, "The interval is wide: " + w + ".")),
     el("li", {}, "The interval covers the errors of operators and messages. All runs of one operator or message share an error."),
     el("li", {}, "Times marked assumed come from the device's rates; nothing was measured or fitted for them.")))));
