@@ -696,13 +696,11 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                         ? sums->layer_bytes[p->recompute]
                     : p->recompute == ETT_RECOMPUTE_SELECTIVE ? sums->remade_bytes
                                                               : 0;
-    if (beside > m.again)
-      m.again = beside;
+    m.again = fmax(m.again, beside);
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])
         m.working[w] = sums->working_bytes[p->recompute][w];
-    if (sums->layer_bytes[ETT_RECOMPUTE_NONE] > m.one)
-      m.one = sums->layer_bytes[ETT_RECOMPUTE_NONE];
+    m.one = fmax(m.one, sums->layer_bytes[ETT_RECOMPUTE_NONE]);
     m.has_loss |= sums->loss_bytes > 0;
   }
   m.recomputes = p->recompute >= ETT_RECOMPUTE_FULL ||

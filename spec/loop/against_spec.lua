@@ -460,7 +460,7 @@ describe("ett.loop.layout", function()
         assert.same({ 96, 1 }, { of.plan.seq, of.plan.pp })
       end)
     assert.error_matches(function() with_card({ r }, "tp: many\n", function() end) end,
-      "workload_card.yaml: line 1: field 'tp' must be a non%-negative number, got 'many'")
+      "workload_card.yaml: line 1: field 'tp' must be a non%-negative integer, got 'many'")
   end)
 
   it("sees training without shapes, and the processes of a run on the host", function()

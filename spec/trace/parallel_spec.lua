@@ -122,7 +122,8 @@ describe("ett.trace.card", function()
     assert.matches("card.yaml: field 'batch_size' must be a positive integer, got 'many'", why)
     for _, text in ipairs { "1.5", 1.5, 1e300 } do
       found = card.values({ world_size = text, tp = text, peak_flops = text, phase = "Inference", precision = 16 }, "c")
-      assert.matches("c: field 'world_size' must be a positive integer, got ", raised(function() return found.devices end))
+      assert.matches("c: field 'world_size' must be a positive integer, got ",
+        raised(function() return found.devices end))
       assert.matches("c: field 'tp' must be a non%-negative integer, got ", raised(function() return found.tp end))
       assert.same({ tonumber(text), "inference" }, { found.peak_flops, found.phase })
     end
