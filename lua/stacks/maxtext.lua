@@ -3,7 +3,7 @@ return {
   name = "maxtext",
   summary = "MaxText and paxml: XLA compiles the whole step",
   source = "assumed",
-  compared = "tpu", -- on A100 and H100, JAX-Toolbox's steps are 12 to 17 % too fast, and outside their intervals
+  compared = "tpu", -- on A100 and H100, JAX-Toolbox's steps are 12 to 17 % too fast, one outside its interval
   attention = "splash", norm = "compiled", cross_entropy = "compiled", graphs = true, launch_seconds = 0.0,
   runs_on_tpus = true,
   -- MaxText's pipelines are loops in which all stages compute at once, bubbles included (layers/pipeline.py); their

@@ -40,7 +40,8 @@ end
 -- Beginnings of the sources that are recipes of the makers of the software: a planner who copies one says recipe=true.
 local recipes = { "NVIDIA/dgxc-benchmarking", "NVIDIA NeMo documentation", "NVIDIA/NeMo", "NVIDIA-NeMo/",
   "NVIDIA/JAX-Toolbox", "MLPerf", "Nemotron-4", "MoE Parallel Folding", "pytorch/", "PyTorch", "DeepSpeed-MoE",
-  "AI-Hypercomputer/maxtext", "AI-Hypercomputer/gpu-recipes", "AI-Hypercomputer/tpu-recipes" }
+  "NVIDIA/Megatron-LM, pull request 5728", "AI-Hypercomputer/maxtext", "AI-Hypercomputer/gpu-recipes",
+  "AI-Hypercomputer/tpu-recipes" }
 
 local function is_recipe(source)
   for _, name in ipairs(recipes) do

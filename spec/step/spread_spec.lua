@@ -145,16 +145,21 @@ describe("a step's interval", function()
     assert.near(in_step.own_run ^ 2 * memory * own.step_seconds, (own.high_seconds - own.step_seconds) ^ 2
       - (recipe.high_seconds - recipe.step_seconds) ^ 2, 1e-9)
     assert.same({}, recipe.wide_because)
-    for text, plan in pairs { ["the run is not a published recipe (recipe=true)"] = {},
+    for text, plan in pairs { ["recipe=true is not stated: other runs than published recipes are often slower"] = {},
       ["no software is named (stack=)"] = { stack = false },
-      ["no step of this software was compared (stack megatron:compared=none)"] = { stack = "megatron:compared=none" },
-      ["steps of the stack torchtitan were compared only on ampere, hopper, not on blackwell"] = {
+      ["a narrow interval was not tested for this software (stack megatron:compared=none)"] = {
+        stack = "megatron:compared=none" },
+      ["a narrow interval of stack torchtitan was tested only on ampere and hopper, not on blackwell"] = {
         stack = "torchtitan" } } do
       local e = step(plan, nil, plan.stack == "torchtitan" and "dgx_b200" or "dgx_h100")
       assert.same({ text }, e.wide_because)
       assert.truthy(tostring(e):find("\nwide        " .. text, 1, true))
     end
-    assert.same("no step on a device like MI300X was compared", step(nil, nil, "mi300x_node").wide_because[1])
+    assert.same("the steps behind the interval have no device like MI300X",
+      step(nil, nil, "mi300x_node").wide_because[1])
+    -- Another error makes the interval wide: no reason is given.
+    assert.is_true(spread.matters(1, 1.5, 0, 0.3))
+    assert.is_false(spread.matters(1, 1.5, 0.05, 0.1))
   end)
 
   it("takes its shares from the lines of the estimate", function()

@@ -312,8 +312,8 @@ local fields = {
       help = "time of a slow device as a multiple of the others'" },
     { "recipe", "boolean", default = false, after = true, needs = { "a stack whose software was compared",
         function(p) return p.stack ~= nil and stacks.value(p.stack, "compared") ~= "none" end },
-      help = "the run is a recipe that the makers of its software or device tuned and published; only the interval "
-        .. "depends on it: other runs are often slower" },
+      help = "the makers of the software or device tuned and published this run; it changes only the interval: other "
+        .. "runs are often slower" },
     { "rank_slowdown", "list", optional = true, after = true,
       help = "time of each rank as a multiple of the estimate's, in rank_order: known stragglers" },
     { "split", "list", optional = true, c = true,

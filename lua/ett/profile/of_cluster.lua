@@ -484,15 +484,15 @@ local step_kinds = { "attention", "collectives", "experts" }
 -- Reasons for a wide interval, in words for people.
 local function reasons_of(device, is_published, is_known, compared, is_recipe, stack)
   local list = {}
-  if not is_published then list[1] = ("no step on a device like %s was compared"):format(device.name) end
+  if not is_published then list[1] = ("the steps behind the interval have no device like %s"):format(device.name) end
   if stack.name == "plain" then
     list[#list + 1] = "no software is named (stack=)"
   elseif not is_known then
-    local on = table.concat(schema.keys(compared), ", ")
-    list[#list + 1] = on == "" and ("no step of this software was compared (stack %s)"):format(stack.name)
-      or ("steps of the stack %s were compared only on %s, not on %s"):format(stack.name, on, device.generation)
+    local on = table.concat(schema.keys(compared), " and ")
+    list[#list + 1] = on == "" and ("a narrow interval was not tested for this software (stack %s)"):format(stack.name)
+      or ("a narrow interval of stack %s was tested only on %s, not on %s"):format(stack.name, on, device.generation)
   elseif not is_recipe then
-    list[#list + 1] = "the run is not a published recipe (recipe=true)"
+    list[#list + 1] = "recipe=true is not stated: other runs than published recipes are often slower"
   end
   return list
 end

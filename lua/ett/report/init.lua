@@ -84,11 +84,12 @@ local function plan_text(p, stack)
 end
 
 --- Lists words after a title, as many as fit the terminal behind the titles; without one, 100 columns of them a row.
-local function add_words(rows, title, words)
+---@param between string? default ", "
+local function add_words(rows, title, words, between)
   local text, terminal = "", require("ett.host").columns
   local most = terminal and math.max(terminal - #"throughput  " + 1, 20) or 100 -- a space ends each word
   for i, word in ipairs(words) do
-    local more = word .. (i < #words and ", " or "")
+    local more = word .. (i < #words and (between or ", ") or "")
     if #text + #more > most then rows[#rows + 1], title, text = { title, text }, "", "" end
     text = text .. more
   end
@@ -279,7 +280,7 @@ function report.estimate(e)
     if e.price_source and e.price_source ~= "given" then rows[#rows + 1] = { "", "price: " .. e.price_source } end
   end
   outlook_rows(rows, e)
-  add_words(rows, "wide", e.wide_because or {})
+  add_words(rows, "wide", e.wide_because or {}, "; ")
   add_words(rows, "left open", e.left_open)
   add_all(lines, columns(rows, "ll"))
   breakdown(lines, "operator", e.operators)

@@ -611,6 +611,7 @@ function estimate.new(given)
     low, high = spread.widened(step, low, high, share, own_run)
     low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step, demands,
       workspace))
+    if not spread.matters(step, high, share, own_run) then reasons = {} end
   end
   local peak, host = parts.peak(cluster, p, devices), memory.warning(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp

@@ -38,6 +38,12 @@ function spread.widened(step, low, high, share, own_run)
     step + math.sqrt((high - step) ^ 2 + above ^ 2 + (own_run * step) ^ 2)
 end
 
+--- Whether the two errors of `widened` make at least a tenth of the interval's half-width above the step.
+function spread.matters(step, high, share, own_run)
+  local above = (in_step.slower * share * step) ^ 2 + (own_run * step) ^ 2
+  return math.sqrt(math.max(0.0, (high - step) ^ 2 - above)) < 0.9 * (high - step)
+end
+
 --- An interval widened by what a plan leaves open. Each open field is an independent error: the change of the step with
 --- the field's other values.
 ---@param lists number[][] for each open field, the steps with its other values
