@@ -27,11 +27,15 @@ function op.least_bytes(s, dtype, pass)
   return (pass == "backward" and 2.0 or 1.0) * width(dtype) * s.tokens * s.vocab
 end
 
--- Kernels that store fp32 probabilities. Others recompute the softmax from the logits.
+-- Kernels that store fp32 probabilities. Others store the logits and recompute the softmax.
 local stores_probabilities = { native = true, megatron = true, torch = true, shifted = true }
 
+function op.stores_logits(_, stack)
+  return not stores_probabilities[stack and stack.cross_entropy or "megatron"]
+end
+
 function op.activation_bytes(s, dtype, stack)
-  local each = stores_probabilities[stack and stack.cross_entropy or "megatron"] and 4.0 or width(dtype)
+  local each = op.stores_logits(s, stack) and width(dtype) or 4.0
   return each * s.tokens * s.vocab
 end
 

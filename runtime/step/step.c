@@ -592,23 +592,29 @@ typedef struct stage_memory {
   int recomputes;         /* `again` is recomputed */
 } stage_memory;
 
+static double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
 /* Moves bytes to host memory. Two layers of one micro-batch stay on the device: the layer
  * that computes and the layer in transfer. The host keeps fp32 gradients of the weights
- * that it updates. stored: bytes of activations without those of the recomputed layer. */
+ * that it updates. saved: bytes of activations that autograd saves, without those of the
+ * recomputed layer. The share of them that moves is not in activation_bytes. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
-                         double stored) {
+                         double saved) {
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, whole, share, kept;
   } moves[] = {
-      {&s->activation_bytes, stored, p->offload_activations,
-       m->largest[0] + m->largest[1]},
       {&s->weight_bytes, s->weight_bytes - m->scales, p->offload_weights, 2 * m->layer},
       {&s->gradient_bytes, m->reduced, p->offload_gradients,
        m->whole_gradients ? m->reduced : 2 * m->reduced / layers},
       {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
   double gradients = p->offload_gradients * m->reduced;
   double updated = p->offload_optimizer * m->fp32_gradients;
+  s->host_bytes += p->offload_activations * saved;
+  s->activation_bytes +=
+      p->offload_activations * smaller(m->largest[0] + m->largest[1], saved);
   for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
     double moved = moves[i].share * moves[i].whole;
     double kept = moves[i].kept < moves[i].whole ? moves[i].kept : moves[i].whole;
@@ -616,10 +622,6 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_
     *moves[i].bytes -= moved - moves[i].share * kept;
   }
   s->host_bytes += updated > gradients ? updated - gradients : 0;
-}
-
-static double smaller(double a, double b) {
-  return a < b ? a : b;
 }
 
 /* Weights of the layer that computes and of those gathered ahead of it. This is exact for
@@ -744,6 +746,29 @@ static double beyond_passes(const ett_evaluation *e, const ett_step_stage *s,
   return smaller(s->gradient_bytes, beyond > 0 ? beyond : 0);
 }
 
+/* Fills what a micro-batch holds on the device in each slot of a rank. Outputs of stages
+ * and kept logits are variables of the program, which hooks on saved tensors do not move
+ * (PyTorch, save_on_cpu). Returns the peak of the saved activations with offload. */
+static double fill_in_flight(const ett_evaluation *e, const ett_step_arrays *a,
+                             const ett_pipeline *pipeline, int rank) {
+  const ett_step_plan *p = e->plan;
+  double stays = 1 - p->offload_activations, saved = 0;
+  for (int v = rank; v < a->slots; v += p->pp) {
+    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
+    a->late[v] = a->sums[v].late_bytes;
+  }
+  if (p->offload_activations > 0)
+    saved = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, 0);
+  for (int v = rank; v < a->slots; v += p->pp) {
+    a->in_flight[v] *= stays;
+    a->late[v] *= stays;
+    if (ett_slot_neighbour(p, a, v, 1) >= 0)
+      a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
+    a->in_flight[v] += a->sums[v].loss_bytes * e->program->kept_logits;
+  }
+  return saved;
+}
+
 static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                         const ett_pipeline *pipeline, int rank, const stage_memory *m) {
   const ett_step_plan *p = e->plan;
@@ -752,13 +777,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   s->gradient_bytes = m->gradient;
   s->optimizer_bytes = m->optimizer;
   s->temporary_bytes = m->temporary;
-  for (int v = rank; v < a->slots; v += p->pp) {
-    a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
-    if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
-      a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
-    a->in_flight[v] += a->sums[v].loss_bytes * e->program->kept_logits;
-    a->late[v] = a->sums[v].late_bytes;
-  }
+  double saved = fill_in_flight(e, a, pipeline, rank);
   double working = m->working[m->separate_gradients];
   double again = m->again;
   if (m->recomputes) { /* part of the peak of the backward pass */
@@ -767,10 +786,6 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   }
   s->activation_bytes =
       ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, again);
-  double stored =
-      p->offload_activations > 0
-          ? ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, 0)
-          : 0;
   s->loss_bytes = 0;
   if (m->has_loss) {
     for (int v = rank; v < a->slots; v += p->pp)
@@ -779,7 +794,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   if (offloads(p))
-    move_to_host(p, s, m, stored);
+    move_to_host(p, s, m, saved);
   s->gradient_bytes = beyond_passes(e, s, m, working);
   fill_software(e, s, working, m->copied, m->cached, m->communicators);
 }

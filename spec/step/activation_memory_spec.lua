@@ -210,18 +210,27 @@ describe("the loss", function()
   end)
 
   it("leaves logits allocated until the backward pass ends, where the program keeps them", function()
-    local function bytes(stack, recompute)
+    local function bytes(stack, recompute, offload)
       local e = estimate.new { cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 2, stack = stack,
-        recompute = recompute }, model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 2816,
-        vocab = 128 }) }
-      for _, line in ipairs(e.memory) do if line.name == "logits" then return e.allocated_bytes, line.bytes end end
+        recompute = recompute, offload_activations = offload }, model = model_module.new("llama", { layers = 4,
+        hidden = 1024, heads = 16, ffn = 2816, vocab = 128 }) }
+      for _, line in ipairs(e.memory) do
+        if line.name == "logits" then return e.allocated_bytes, line.bytes, e.host_bytes end
+      end
     end
-    for stack, kept in pairs { ["transformers:kept_logits=4"] = 4, ["plain:kept_logits=2"] = 2 } do
+    -- The loss of `plain` stores the 16-bit logits themselves.
+    for stack, kept in pairs { ["transformers:kept_logits=4"] = 4, ["plain:kept_logits=2"] = 0,
+      ["plain:kept_logits=4"] = 2 } do
       for _, recompute in ipairs { "none", "full" } do -- the peak is in a layer, after the loss
         local before, logits = bytes(stack:match "^%w+", recompute)
         local after, more = bytes(stack, recompute)
         assert.near(kept * 1024 * 128, after - before, 1)
         assert.near(kept * 1024 * 128, more - logits, 1)
+        -- They are no saved tensors, so they do not move to the host.
+        local left, _, host = bytes(stack:match "^%w+", recompute, 0.5)
+        local left_more, _, same_host = bytes(stack, recompute, 0.5)
+        assert.near(kept * 1024 * 128, left_more - left, 1)
+        assert.equal(host, same_host)
       end
     end
   end)

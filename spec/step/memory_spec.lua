@@ -407,6 +407,12 @@ describe("the memory of an estimate", function()
     assert.near(2 * plain.parameters, deepspeed.cached_bytes - plain.cached_bytes, 1)
     local dropped = run(plan, "megatron_deepspeed:keeps_outputs=false").stages[1]
     assert.near(2 * 2 * tokens * h, deepspeed.activation_bytes - dropped.activation_bytes, 1) -- two in flight
+    plan.offload_activations = 1 -- moves saved tensors alone
+    local moved = run(plan, "megatron_deepspeed").stages[1]
+    local less = run(plan, "megatron_deepspeed:keeps_outputs=false").stages[1]
+    assert.near(2 * 2 * tokens * h, moved.activation_bytes - less.activation_bytes, 1)
+    assert.equal(less.host_bytes, moved.host_bytes)
+    plan.offload_activations = nil
     local function held(stack, stage)
       return run({ pp = 2, dp = 2, zero = 3, sequence_parallel = true }, stack).stages[stage].activation_bytes
     end

@@ -30,7 +30,7 @@ local fields = {
   region = { "string", optional = true, one_of = { "enter", "leave", "sum" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   instructions = "function?", refuse = "function?", repeats = "function?",
-  inside = "function?",
+  inside = "function?", stores_logits = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?", earlier_bytes = "function?",
@@ -47,7 +47,7 @@ local returned = { flops = "nonnegative", instructions = "nonnegative", bytes = 
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
   earlier_bytes = "nonnegative", gathered_bytes = "nonnegative", scattered_bytes = "nonnegative",
-  recorded = "table", parts = "table", repeats = "boolean", inside = "boolean" }
+  recorded = "table", parts = "table", repeats = "boolean", inside = "boolean", stores_logits = "boolean" }
 
 --- The default dimensions of a kernel: the numbers of its shape.
 local function numbers_of(s)

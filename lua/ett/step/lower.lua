@@ -718,11 +718,14 @@ local function software_of(times)
   return times.lowered.plain
 end
 
---- Logits that the program's variables hold until the backward pass ends, over the bytes that the loss stores.
+--- Bytes of logits that the program's variables hold until the backward pass ends, over the bytes that the loss stores.
+--- If the loss stores the logits themselves, both are one tensor.
 local function kept_logits(p, software)
   if software.kept_logits == 0 then return 0 end
-  return software.kept_logits / operators.get("cross_entropy").activation_bytes({ tokens = 1, vocab = 1 }, p.dtype,
-    software)
+  local loss, one = operators.get "cross_entropy", { tokens = 1, vocab = 1 }
+  local stored = loss.activation_bytes(one, p.dtype, software)
+  local shared = loss.stores_logits and loss.stores_logits(one, software) and stored or 0
+  return math.max(0, software.kept_logits - shared) / stored
 end
 
 --- The layers of a model under a plan: the kinds of its program. Layers that are frozen or repeated in part are split.
