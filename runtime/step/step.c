@@ -651,6 +651,16 @@ static double update_tensors(const ett_evaluation *e, const stage_memory *m) {
   return (1 - p->offload_optimizer) * (copies + roots) * m->fp32_gradients;
 }
 
+/* Trained weights of a slot whose whole gradients exist at the same time. Those of the
+ * head stay beside those of each layer. The backward pass of an embedding in another slot
+ * is the last of that slot, so its gradients are not beside those of a layer. */
+static double trained_together(const ett_step_plan *p, const ett_step_arrays *a, int v) {
+  const ett_layer_sums *s = &a->sums[v];
+  int has_head = ett_slot_neighbour(p, a, v, 1) < 0;
+  return has_head ? s->layer_trained + s->ends_trained
+                  : fmax(s->layer_trained, s->ends_trained);
+}
+
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
                                     int rank) {
   const ett_step_plan *p = e->plan;
@@ -693,7 +703,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     quantised += quantised_of(e, sums, 1);
     m.scales += sums->quantised[0].frozen_scales + sums->quantised[1].frozen_scales;
     ends += sums->ends_gathered;
-    trained = fmax(trained, sums->layer_trained + sums->ends_trained);
+    trained = fmax(trained, trained_together(p, a, v));
     double beside = p->recompute >= ETT_RECOMPUTE_FULL || pairs
                         ? sums->layer_bytes[p->recompute]
                     : p->recompute == ETT_RECOMPUTE_SELECTIVE ? sums->remade_bytes

@@ -779,6 +779,11 @@ describe("a step under ZeRO-3", function()
       assert.near(ends + 2 * layer + head + 1024 + layer, held(stack), 1, stack)
     end
     assert.near(head + 1024 + layer + head + 1024, held "fsdp_eager:whole_ends=false", 1)
+    -- The embedding's backward pass is the last of a first stage: its gradient is not beside that of a layer.
+    assert.near(head + 2 * layer + head, held("transformers_fsdp", { pp = 2 }), 1)
+    hyper.tied_embeddings = true -- the head has the table's gradient before
+    assert.near(head + 2 * layer + head + layer, held "fsdp_eager", 1024)
+    hyper.tied_embeddings = nil
     local whole = { reshard = false }
     assert.near(held("fsdp_eager:whole_ends=false", whole) + layer, held("fsdp_eager", whole), 1)
   end)
