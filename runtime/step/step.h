@@ -105,8 +105,9 @@ typedef struct ett_step_stage {
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
-  double loss_bytes;      /* share of activations: logits held by the loss */
-  double temporary_bytes; /* ZeRO-2 and 3: weights and gradient of one whole layer */
+  double loss_bytes;      /* share of activations: logits of the loss and kept logits */
+  double temporary_bytes; /* ZeRO-2 and 3: whole weights and gradients of layers, and with
+                             whole_ends of embedding and head */
   double working_bytes;   /* of the operator with the highest backward peak */
   double
       update_bytes; /* fp32 copies of 16-bit gradients, beyond the peak of the passes */
