@@ -47,6 +47,34 @@ describe("ett.json.encode", function()
     assert.equal('{"a":1,"kkk', json.encode(outer):sub(1, 11))
   end)
 
+  it("refuses a table whose keys a finaliser changes between count and use", function()
+    local function refused(change, cycle) -- the change happens in a cycle of the collector during the call
+      local encode, inner = json.encode, { a = 1 }
+      local outer = { inner }
+      local function arm(left)
+        setmetatable({}, { __gc = function() return left > 0 and arm(left - 1) or left == 0 and change(inner) end })
+      end
+      collectgarbage("incremental", 100, 1000, 63) -- a cycle at the next allocation
+      collectgarbage "stop"
+      arm(cycle)
+      collectgarbage "restart"
+      local _, why = pcall(encode, outer)
+      collectgarbage("incremental", 200, 100, 13)
+      return why == "json: value[1]: the table changed while it was written"
+    end
+    for i, change in ipairs { function(t) t.b = 1 end, function(t) t.a = nil end, function(t) t.a, t[true] = nil, 1 end,
+      function(t) for k = 1, 100 do t["k" .. k] = k end end } do
+      local times = 0
+      for cycle = 0, 20 do times = times + (refused(change, cycle) and 1 or 0) end
+      assert.is_true(times > 0, i)
+    end
+  end)
+
+  it("reads options without metamethods, and names a wrong one", function()
+    assert.equal("[]", json.encode(json.array(), setmetatable({}, { __index = error })))
+    assert.matches("field 'indent' must be 0 to 16, got 17", raised(json.encode, {}, { indent = 17 }))
+  end)
+
   it("indents", function()
     assert.equal('{\n  "a": [\n    1,\n    2\n  ],\n  "b": {}\n}\n',
       json.encode({ a = { 1, 2 }, b = {} }, { indent = 2 }))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bind/buffer.h"
+#include "bind/common.h"
 #include "bind/value.h"
 #include "io/number.h"
 #include "io/utf8.h"
@@ -147,6 +148,7 @@ static void add_array(const writer *w, frame *f, int table, lua_Integer count) {
 typedef struct {
   const char *text;
   size_t length;
+  lua_Integer held; /* position in the list that keeps the key from the collector */
 } key_slice;
 
 static int compare_keys(const void *a, const void *b) {
@@ -161,23 +163,34 @@ static int compare_keys(const void *a, const void *b) {
 typedef struct {
   size_t named;
   lua_Integer positional;
-  bool nested; /* a value is a table: its __json may change the table being written */
 } fields;
 
-static void add_object(const writer *w, frame *f, int table, fields counted) {
+/* The sorted keys of a table, in a userdata; above it, a list that keeps them from the
+ * collector. An allocation may run a finaliser that changes the table. */
+static const key_slice *get_keys(const writer *w, const frame *f, int table,
+                                 size_t count) {
   lua_State *L = w->L;
-  key_slice *keys = lua_newuserdatauv(L, (counted.named + 1) * sizeof *keys, 0);
+  key_slice *keys = lua_newuserdatauv(L, (count + 1) * sizeof *keys, 0);
   size_t n = 0;
-  lua_createtable(L, counted.nested ? (int)counted.named : 0, 0); /* holds the keys */
+  lua_createtable(L, (int)count, 0);
   for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    if (n == count || lua_type(L, -2) != LUA_TSTRING)
+      fault(w, f->parent, "the table changed while it was written");
     keys[n].text = lua_tolstring(L, -2, &keys[n].length);
-    n++;
-    if (counted.nested) {
-      lua_pushvalue(L, -2);
-      lua_rawseti(L, -4, (lua_Integer)n);
-    }
+    keys[n].held = (lua_Integer)n + 1;
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -4, keys[n++].held);
   }
+  if (n < count)
+    fault(w, f->parent, "the table changed while it was written");
   qsort(keys, n, sizeof *keys, compare_keys);
+  return keys;
+}
+
+static void add_object(const writer *w, frame *f, int table, size_t n) {
+  lua_State *L = w->L;
+  const key_slice *keys = get_keys(w, f, table, n);
+  const int held = lua_gettop(L);
   ett_lua_buffer_add_char(w->out, '{');
   for (size_t i = 0; i < n; i++) {
     if (i > 0)
@@ -186,7 +199,7 @@ static void add_object(const writer *w, frame *f, int table, fields counted) {
     f->key = keys[i].text;
     add_string(w, f, keys[i].text, keys[i].length);
     ett_lua_buffer_add_string(w->out, w->indent ? ": " : ":");
-    lua_pushlstring(L, keys[i].text, keys[i].length);
+    lua_rawgeti(L, held, keys[i].held);
     lua_rawget(L, table);
     add_value(w, f, lua_gettop(L));
     lua_pop(L, 1);
@@ -203,7 +216,6 @@ static fields count_fields(const writer *w, const frame *parent, int table) {
   lua_Integer highest = 0;
   fields counted = {0};
   for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
-    counted.nested = counted.nested || lua_istable(L, -1);
     if (lua_type(L, -2) == LUA_TSTRING) {
       counted.named++;
     } else if (lua_isinteger(L, -2) && lua_tointeger(L, -2) >= 1) {
@@ -248,7 +260,7 @@ static void add_table(const writer *w, const frame *parent, int table) {
   if (counted.positional > 0 || (counted.named == 0 && ett_lua_is_array(L, table)))
     add_array(w, &f, table, counted.positional);
   else
-    add_object(w, &f, table, counted);
+    add_object(w, &f, table, counted.named);
 }
 
 static void add_value(const writer *w, const frame *parent, int value) {
@@ -286,18 +298,11 @@ void ett_lua_json_encode(lua_State *L, int value, int options) {
   writer w = {L, NULL, 0, false};
   if (!lua_isnoneornil(L, options)) {
     luaL_checktype(L, options, LUA_TTABLE);
-    if (lua_getfield(L, options, "indent") != LUA_TNIL) {
-      lua_Integer indent = luaL_checkinteger(L, -1);
-      luaL_argcheck(L, indent >= 0 && indent <= 16, options, "indent must be 0 to 16");
-      w.indent = (int)indent;
-    }
-    if (lua_getfield(L, options, "nan") != LUA_TNIL) {
-      const char *nan = luaL_checkstring(L, -1);
-      luaL_argcheck(L, strcmp(nan, "null") == 0, options,
-                    "nan must be \"null\" or absent");
-      w.nan_as_null = true;
-    }
-    lua_pop(L, 2);
+    w.indent = (int)ett_lua_range_field(L, options, "indent", 0, 0, 16);
+    const char *nan = ett_lua_string_field(L, options, "nan", NULL);
+    luaL_argcheck(L, !nan || strcmp(nan, "null") == 0, options,
+                  "nan must be \"null\" or absent");
+    w.nan_as_null = nan != NULL;
   }
   w.out = ett_lua_buffer_new(L);
   add_value(&w, NULL, value);
