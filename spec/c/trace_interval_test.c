@@ -38,6 +38,12 @@ static void random_set(ett_intervals *s, model *m) {
   assert_int_equal(ett_intervals_unite(s), 0);
 }
 
+static void test_too_many(void **unused) {
+  (void)unused;
+  ett_intervals s;
+  assert_int_equal(ett_intervals_make(&s, SIZE_MAX / sizeof *s.items + 1), -1);
+}
+
 static void check(const ett_intervals *s, const model *m) {
   int64_t length = 0;
   for (int x = 0; x < WORLD; x++) {
@@ -126,6 +132,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_against_bits),
       cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_too_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

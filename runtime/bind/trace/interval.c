@@ -39,11 +39,11 @@ static int set_gc(lua_State *L) {
 static ett_interval pair(lua_State *L, int index, lua_Integer i) {
   int ok_from, ok_to;
   ett_interval x;
-  if (lua_geti(L, index, i) != LUA_TTABLE)
+  if (lua_rawgeti(L, index, i) != LUA_TTABLE)
     luaL_error(L, "interval %d must be { from, to }, got %s", (int)i,
                luaL_typename(L, -1));
-  lua_geti(L, -1, 1);
-  lua_geti(L, -2, 2);
+  lua_rawgeti(L, -1, 1);
+  lua_rawgeti(L, -2, 2);
   x.from = lua_tointegerx(L, -2, &ok_from);
   x.to = lua_tointegerx(L, -1, &ok_to);
   if (!ok_from || !ok_to)
@@ -55,9 +55,9 @@ static ett_interval pair(lua_State *L, int index, lua_Integer i) {
 
 static int set_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
-  lua_Integer n = luaL_len(L, 1);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
   ett_intervals *s = ett_lua_new_intervals(L);
-  ett_lua_check_memory(L, ett_intervals_make(s, n > 0 ? (size_t)n : 0));
+  ett_lua_check_memory(L, ett_intervals_make(s, (size_t)n));
   for (lua_Integer i = 0; i < n; i++) {
     s->items[i] = pair(L, 1, i + 1);
     s->count++;
@@ -95,7 +95,7 @@ static int set_measure_in(lua_State *L) {
   if (flat)
     luaL_checktype(L, 3, LUA_TTABLE);
   lua_settop(L, 3);
-  lua_Integer n = luaL_len(L, 2);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (lua_Integer i = 1; i <= n; i++) {
     ett_interval w =

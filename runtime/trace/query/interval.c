@@ -13,6 +13,9 @@ void ett_intervals_free(ett_intervals *s) {
 
 int ett_intervals_make(ett_intervals *out, size_t most) {
   out->count = 0;
+  out->items = NULL;
+  if (most > SIZE_MAX / sizeof *out->items)
+    return -1;
   out->items = ett_large_alloc((most ? most : 1) * sizeof *out->items);
   return out->items ? 0 : -1;
 }
