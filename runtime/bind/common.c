@@ -1,6 +1,7 @@
 #include "bind/common.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 void ett_lua_push_error(lua_State *L, const ett_err *err) {
   lua_createtable(L, 0, 2);
@@ -46,32 +47,46 @@ static int close_object(lua_State *L) {
   return in_finaliser(L) ? 0 : lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
+/* Pops a function; sets it as a metamethod or method of the metatable at -3, whose
+ * methods are at -2. */
+static void set_method(lua_State *L, const char *name) {
+  lua_setfield(L, strncmp(name, "__", 2) == 0 ? -3 : -2, name);
+}
+
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close) {
-  static const luaL_Reg ends[] = {
-      {"close", close_object}, {"__close", close_object}, {NULL, NULL}};
+  static const char *const ends[] = {"close", "__close"};
   luaL_newmetatable(L, name);
-  if (methods)
-    luaL_setfuncs(L, methods, 0);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, -3, "__index");
+  for (; methods && methods->name; methods++) {
+    lua_pushcfunction(L, methods->func);
+    set_method(L, methods->name);
+  }
   if (close) {
     lua_pushcfunction(L, close);
-    lua_setfield(L, -2, "__gc");
-    lua_pushcfunction(L, close);
-    luaL_setfuncs(L, ends, 1);
+    set_method(L, "__gc");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+      lua_pushcfunction(L, close);
+      lua_pushcclosure(L, close_object, 1);
+      set_method(L, ends[i]);
+    }
   }
-  lua_pushvalue(L, -1);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }
 
 void ett_lua_variants(lua_State *L, const char *type, const ett_lua_variant *list) {
   luaL_getmetatable(L, type);
+  lua_getfield(L, -1, "__index");
   for (; list->name; list++) {
     lua_pushinteger(L, list->operand);
     lua_pushcclosure(L, list->function, 1);
-    lua_setfield(L, -2, list->name);
+    set_method(L, list->name);
   }
-  lua_pop(L, 1);
+  lua_pop(L, 2);
 }
 
 void **ett_lua_box_new(lua_State *L, const char *type) {

@@ -143,7 +143,7 @@ describe("a script", function()
       local sum, bytes = filled:take(), 0
       repeat bytes = bytes + 8 until pcall(filled.give, filled, sum .. ("\0"):rep(bytes))
       assert(filled:row(1, closes(filled)) == 0)
-      pcall(demands.price, demands, 1, comm.law { start = 1, { } }, closes(demands))
+      pcall(demands.price, demands, 1, comm.law { start = 1, { bandwidth = 1 } }, closes(demands))
       pcall(plans.run, plans, closes(plans), step.workspace(), 1)
       search:search { variables = { p = closes(search) }, boxes = 10 }
       search:columns({ p = closes(search) }, 0)
@@ -228,6 +228,12 @@ describe("a script", function()
     assert.equal(1, #rows:stats(list { percentiles = list {} }))
     assert.same({}, { rows:columns(list {}) })
     assert.equal(1, #require("ett.sequence").of(rows, list { list { rows = rows } }))
+    local set = require("ett.interval").new(list { list { 1, 5 } })
+    assert.same({ 4, {} }, { set:measure(), set:measure_in(list {}) })
     assert.equal(0, ran)
+    for _, object in ipairs { t, rows, set } do
+      assert.is_false(getmetatable(object))
+      assert.is_false((pcall(function() return object:__gc() end)))
+    end
   end)
 end)

@@ -270,7 +270,7 @@ int luaopen_ett_trace(lua_State *L) {
   ett_lua_name_set_type(L);
   ett_lua_type(L, ETT_LUA_TRACE, methods, trace_close);
   luaL_getmetatable(L, ETT_LUA_TRACE);
-  lua_pushvalue(L, -1);
+  lua_getfield(L, -1, "__index");
   lua_pushcclosure(L, trace_index, 1);
   lua_setfield(L, -2, "__index");
   luaL_newlib(L, functions);
