@@ -257,6 +257,8 @@ static int work_new(lua_State *L) {
   return *box ? 1 : ett_lua_raise(L, &err);
 }
 
+/* Call it after all that allocates: the work's `close`, which frees it, also runs in a
+ * finaliser, because the collector does not close a work. */
 static ett_dist_work *check_work(lua_State *L) {
   return ett_lua_box_check(L, 1, WORK_TYPE, "work");
 }
@@ -265,8 +267,8 @@ static ett_dist_work *check_work(lua_State *L) {
 static int work_take(lua_State *L) {
   ett_err err = {0};
   size_t bytes = 0, length = 0;
-  ett_dist_work *work = check_work(L);
   const char *text = luaL_optlstring(L, 2, "", &bytes);
+  ett_dist_work *work = check_work(L);
   char *others = NULL;
   int64_t position =
       ett_dist_work_take(work, text, bytes, lua_toboolean(L, 3), &others, &length, &err);
@@ -284,8 +286,8 @@ static int work_take(lua_State *L) {
 static int work_tell(lua_State *L) {
   ett_err err = {0};
   size_t bytes, length;
-  ett_dist_work *work = check_work(L);
   const char *text = luaL_checklstring(L, 2, &bytes);
+  ett_dist_work *work = check_work(L);
   char *others;
   int taken = ett_dist_work_tell(work, text, bytes, &others, &length, &err);
   if (taken < 0)
@@ -296,9 +298,9 @@ static int work_tell(lua_State *L) {
 }
 
 static int work_commit(lua_State *L) {
-  ett_dist_work *w = check_work(L);
   size_t bytes;
   const char *text = luaL_checklstring(L, 2, &bytes);
+  ett_dist_work *w = check_work(L);
   ett_err err = {0};
   if (ett_dist_work_commit(w, text, bytes, &err) != 0)
     return ett_lua_raise(L, &err);

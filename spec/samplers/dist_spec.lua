@@ -72,6 +72,15 @@ describe("ett.dist on one rank", function()
     assert.equal(1, (work:take()))
     journal:close()
     work:commit "1,2"
+    local closed = world:work(nil, 1)
+    local take = closed.take
+    collectgarbage("incremental", 100, 1000, 63) -- the finaliser runs at the first allocation of the call
+    collectgarbage "stop"
+    setmetatable({}, { __gc = function() closed:close() end })
+    collectgarbage "restart"
+    local _, why = pcall(take, closed, 1.5) -- a number, of which C makes a text
+    collectgarbage("incremental", 200, 100, 13)
+    assert.equal("the work is closed", why)
     local _, locked = sample.journal(path, "a,b\n")
     assert.equal("limit", locked.kind)
     work:close()
