@@ -1,5 +1,5 @@
-/* ett.nsys: the Nsight reader of ett.trace; separate, so that SQLite is loaded only for
- * an export. */
+/* ett.nsys: the SQLite reader of ett.trace; separate, so that SQLite is loaded only for
+ * its files. */
 #include <string.h>
 
 #include "bind/common.h"

@@ -155,7 +155,7 @@ static ett_trace_reader nsys(void *context, ett_err *err) {
   lua_pushliteral(c->L, "ett.nsys");
   if (lua_pcall(c->L, 1, 1, 0) != LUA_OK) {
     const char *why = lua_tostring(c->L, -1);
-    ett_err_set(err, ETT_ERR_MISSING, "the Nsight reader cannot be loaded: %s",
+    ett_err_set(err, ETT_ERR_MISSING, "the SQLite reader cannot be loaded: %s",
                 why ? why : "unknown");
     lua_settop(c->L, top);
     return NULL;

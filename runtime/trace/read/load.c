@@ -135,6 +135,8 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   int status = s->kind == ETT_TRACE_NSYS
                    ? shared->nsys(s->path, &r, &t->err)
                    : ett_read_parsed(parsers[s->kind], s, &r, &t->err);
+  if (!status && o->mode == ETT_TRACE_NSYS && part->kind == ETT_TRACE_ROCPROF)
+    status = ett_err_set(&t->err, ETT_ERR_FORMAT, ETT_SOURCE_NOT_NSYS);
   t->produced = (uint64_t)(r.bytes.end - r.bytes.at);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
@@ -364,7 +366,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     if (s->ignored || s->kind != ETT_TRACE_NSYS || r.shared.nsys)
       continue;
     if (!options->nsys) {
-      ett_err_set(err, ETT_ERR_MISSING, "reading '%s' needs the Nsight reader", s->path);
+      ett_err_set(err, ETT_ERR_MISSING, "reading '%s' needs the SQLite reader", s->path);
       goto done;
     }
     /* cppcheck-suppress AssignmentIntegerToAddress ; the callback gives a function */

@@ -465,7 +465,7 @@ int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *er
     return ett_err_set(err, ETT_ERR_FORMAT,
                        "an SQLite file without tables of Nsight Systems such as "
                        "CUPTI_ACTIVITY_KIND_KERNEL or NVTX_EVENTS, and without the "
-                       "views kernels or regions of rocprofv3");
+                       "views kernels, memory_copies or regions of rocprofv3");
   }
   name_tracks(&r, "SELECT globalPid, name FROM PROCESSES", 0);
   name_tracks(&r,

@@ -4,8 +4,8 @@
 
 #include "trace/read/whole.h"
 
-/* Reads the file at path into a part; 0, or -1 with *err. Type of the Nsight reader,
- * which is a separate module because of SQLite. */
+/* Reads the file at path into a part; 0, or -1 with *err. Type of the SQLite reader,
+ * a separate module. */
 typedef int (*ett_trace_reader)(const char *path, const ett_reading *r, ett_err *err);
 
 typedef struct ett_trace_options {
@@ -21,7 +21,7 @@ typedef struct ett_trace_options {
   /* Called in the caller's thread several times per second; a nonzero return value
    * cancels. */
   int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
-  /* Returns the Nsight reader, or NULL with *err; called once, at the first such file. */
+  /* Returns the SQLite reader, or NULL with *err; called once, at the first such file. */
   ett_trace_reader (*nsys)(void *context, ett_err *err);
   void *context;
 } ett_trace_options;

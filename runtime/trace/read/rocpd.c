@@ -215,9 +215,8 @@ static int take_row(rocpd *x, sqlite3_stmt *s) {
   row.name = ett_part_intern(part, name.at, (size_t)(name.end - name.at), 0);
   row.category = ett_reading_category(x->r, category);
   row.track = track_of(x, s, &row);
-  if (row.name == ETT_STRING_NONE || row.category == ETT_CATEGORY_NONE ||
-      row.track == ETT_TRACE_NONE || take_correlation(x, s, &row.correlation) ||
-      take_args(x, s))
+  if (row.name == ETT_STRING_NONE || row.track == ETT_TRACE_NONE ||
+      take_correlation(x, s, &row.correlation) || take_args(x, s))
     return -1;
   return ett_part_append(part, &row);
 }

@@ -191,7 +191,7 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   result = 0;
   s->kind = kind_of(s->path, head, got);
   s->ignored = s->kind == ETT_TRACE_NSYS && in
-                   ? "a compressed Nsight Systems export: decompress it first"
+                   ? "a compressed SQLite file: decompress it first"
                    : advice(fd, s->path, head, got);
   if (s->ignored)
     s->kind = ETT_TRACE_AUTO;
@@ -201,7 +201,7 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
                                                : "an empty file";
   int json = s->kind == ETT_TRACE_KINETO || s->kind == ETT_TRACE_TPU_JSON;
   if (mode == ETT_TRACE_NSYS && s->kind != ETT_TRACE_NSYS)
-    s->ignored = "not an Nsight Systems export, as the profile mode requires";
+    s->ignored = ETT_SOURCE_NOT_NSYS;
   else if (mode == ETT_TRACE_KINETO && !json)
     s->ignored = "not trace JSON, as the profile mode requires";
   else if (mode == ETT_TRACE_TPU_JSON && !json && s->kind != ETT_TRACE_XPLANE)
