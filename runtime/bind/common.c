@@ -187,6 +187,11 @@ int ett_lua_raw_field(lua_State *L, int index, const char *name) {
   return lua_rawget(L, index);
 }
 
+void ett_lua_check_table(lua_State *L, const char *name) {
+  if (!lua_istable(L, -1))
+    luaL_error(L, "field '%s' must be a table, got %s", name, luaL_typename(L, -1));
+}
+
 static int field(lua_State *L, int index, const char *name, int type,
                  const char *wanted) {
   if (ett_lua_raw_field(L, index, name) == LUA_TNIL)
@@ -239,4 +244,26 @@ const char *ett_lua_string_field(lua_State *L, int index, const char *name,
     fallback = lua_tostring(L, -1);
   lua_pop(L, 1);
   return fallback;
+}
+
+int ett_lua_choice_field(lua_State *L, int index, const char *name,
+                         const char *const *choices) {
+  int choice = 0;
+  const char *value =
+      field(L, index, name, LUA_TSTRING, "a string") ? lua_tostring(L, -1) : choices[0];
+  while (choices[choice] && strcmp(choices[choice], value) != 0)
+    choice++;
+  if (choices[choice]) {
+    lua_pop(L, 1);
+    return choice;
+  }
+  luaL_Buffer list;
+  luaL_buffinit(L, &list);
+  for (int i = 0; choices[i]; i++) {
+    luaL_addstring(&list, i ? ", " : "");
+    luaL_addstring(&list, choices[i]);
+  }
+  luaL_pushresult(&list);
+  return luaL_error(L, "field '%s' must be one of %s, got '%s'", name,
+                    lua_tostring(L, -1), value);
 }

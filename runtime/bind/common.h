@@ -99,6 +99,9 @@ void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count);
  * without metamethods, which could close an object that the call uses. */
 int ett_lua_raw_field(lua_State *L, int index, const char *name);
 
+/* Raises if the value on top of the stack, a field of a table, is no table. */
+void ett_lua_check_table(lua_State *L, const char *name);
+
 /* A field, or the default if it is nil. A wrong type raises an error with the field's
  * name. */
 lua_Number ett_lua_number_field(lua_State *L, int index, const char *name,
@@ -111,6 +114,11 @@ int ett_lua_boolean_field(lua_State *L, int index, const char *name, int fallbac
 lua_Integer ett_lua_range_field(lua_State *L, int index, const char *name,
                                 lua_Integer fallback, lua_Integer least,
                                 lua_Integer most);
+
+/* The position of a string field in a list that NULL ends, or 0 if the field is nil; any
+ * other value raises. */
+int ett_lua_choice_field(lua_State *L, int index, const char *name,
+                         const char *const *choices);
 
 /* The table owns the string. */
 const char *ett_lua_string_field(lua_State *L, int index, const char *name,

@@ -109,7 +109,8 @@ static int pool_measure(lua_State *L) {
                       ETT_CPU_MAX_CALLS, (LUAI_UACINT)count);
   for (lua_Integer i = 0; i < count; i++) {
     lua_rawgeti(L, 2, i + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
+    if (!lua_istable(L, -1))
+      luaL_error(L, "call %d must be a table, got %s", (int)i + 1, luaL_typename(L, -1));
     int call = lua_gettop(L);
     calls[i].kind = check_kind(L, ett_lua_string_field(L, call, "kind", ""));
     calls[i].pass = check_pass(L, ett_lua_string_field(L, call, "pass", "forward"));

@@ -491,5 +491,10 @@ describe("ett.comm", function()
     assert.matches("ascending sizes", raised(comm.curve_at, { 2, 1e9, 1, 1e9 }, 1), 1, true)
     assert.matches("at least one point", raised(comm.curve_at, {}, 1), 1, true)
     assert.matches("pairs", raised(comm.curve_at, { 1 }, 1), 1, true)
+    for wanted, line in pairs { ["line 1: stream 1 must be a table, got number"] = { 5 },
+      ["field 'curve' must be a table, got number"] = { { curve = 5 } },
+      ["a stream needs 'moved' of at least 0 and a positive 'bandwidth'"] = { { moved = 1 } } } do
+      assert.matches(wanted, raised(comm.law, line), 1, true)
+    end
   end)
 end)

@@ -583,6 +583,10 @@ describe("models of communication", function()
           = "own.lua:1: collective 'own': law: field 'start' must be a number of at least 0, got -1",
         ["return { start = 1 }"] = "own.lua:1: collective 'own': law: has no stream",
         ["return { { moved = 1 } }"] = "law: stream 1: missing field 'bandwidth' (bytes/s), or 'curve'",
+        ["return { setmetatable({}, { __index = { bandwidth = 1 } }) }"]
+          = "law: stream 1: must be a table without a metatable",
+        ["return setmetatable({ { bandwidth = 1 } }, { __index = { start = 1 } })"]
+          = "law: must be a table without a metatable",
         ["return { { bandwith = 1 } }"]
           = "own.lua:1: collective 'own': law: stream 1: unknown field 'bandwith'; did you mean 'bandwidth'?",
         ["return { { bandwidth = 1, curve = 3 } }"] = "law: stream 1: field 'curve' must be a list, got 3",

@@ -56,6 +56,10 @@ describe("ett.csv.decode", function()
     local t, err = read("mp,b\n1,2\n", { required = { "mp", "l", "dim" } })
     assert.is_nil(t)
     assert.equal("t: no column 'l', 'dim'; it has mp, b", err.message)
+    for wrong, sentence in pairs { [3] = "field 'required' must be a table, got number",
+      [{ {} }] = "field 'required' must hold names of columns, got table" } do
+      assert.error_matches(function() read("mp,b\n1,2\n", { required = wrong }) end, sentence)
+    end
     t, err = read("mp,b\n1,2\n"):numbers "l"
     assert.is_nil(t)
     assert.equal("t: no column 'l'; it has mp, b", err.message)

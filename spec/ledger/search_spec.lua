@@ -139,6 +139,10 @@ describe("the layout search", function()
     assert.has_error(function() search:best(2000, options) end, "stopped")
   end)
 
+  it("names a missing field of a program", function()
+    assert.error_matches(function() require("ett.ledger_program").new {} end, "field 'inputs' must be a table, got nil")
+  end)
+
   it("ends if the progress function closes the program", function()
     -- x mod 1000003: its bounds exclude no box.
     local program = require("ett.ledger_program").new { inputs = { "x" }, defaults = { 1 }, constants = { 1000003 },

@@ -625,6 +625,9 @@ describe("ett.trace readers", function()
     open(path, { progress = function(done, total) last = { done, total } end })
     assert.equal(last[1], last[2])
     assert.equal("enough", raised(trace.open, path, { progress = function() error("enough", 0) end }))
+    assert.matches("field 'progress' must be a function, got table", raised(trace.open, path, { progress = {} }))
+    assert.matches("field 'profile_mode' must be one of auto, torch, tpu, nsys, got 'tpus'",
+      raised(trace.open, path, { profile_mode = "tpus" }))
     local args = { ("k"):rep(1 << 26), "stream" } -- malloc maps such a text: freed, it is gone
     local t = open(path, { args = args, progress = function()
       args[1] = nil

@@ -162,6 +162,11 @@ describe("selections", function()
       assert.error_matches(function() t:events():stats { percentiles = { bad } } end,
         "percentiles must be 0 to 100, got ")
     end
+    for wanted, options in pairs { ["'percentiles' must be a table, got number"] = { percentiles = 5 },
+      ["'percentiles' must hold numbers, got table"] = { percentiles = { {} } },
+      ["'order' must be one of key, total, count, got 'size'"] = { order = "size" } } do
+      assert.error_matches(function() t:events():stats(options) end, "field " .. wanted)
+    end
     local sizes = {}
     for _, g in ipairs(t:events():stats { by = "arg:size" }) do sizes[g.size or "none"] = g.count end
     for value, count in pairs(sizes) do

@@ -63,16 +63,16 @@ static void changed(lua_State *L) {
 static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **curve,
                        const ett_comm_curve *end) {
   stream->moved = ett_lua_number_field(L, -1, "moved", 1);
-  stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", 1);
   stream->curve = NULL;
   if (ett_lua_raw_field(L, -1, "curve") != LUA_TNIL) {
-    luaL_checktype(L, -1, LUA_TTABLE);
+    ett_lua_check_table(L, "curve");
     if (*curve == end)
       changed(L);
     get_curve(L, lua_gettop(L), *curve);
     stream->curve = (*curve)++;
   }
   lua_pop(L, 1);
+  stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", stream->curve ? 1 : 0);
   if (!(isfinite(stream->moved) && stream->moved >= 0 && stream->bandwidth > 0))
     luaL_error(L,
                "a stream needs 'moved' of at least 0 and a positive 'bandwidth', "
@@ -93,7 +93,9 @@ static int comm_law(lua_State *L) {
     streams += count;
     for (size_t k = 0; k < count; k++, lua_pop(L, 2)) {
       lua_rawgeti(L, i, (lua_Integer)k + 1);
-      luaL_checktype(L, -1, LUA_TTABLE);
+      if (!lua_istable(L, -1))
+        return luaL_error(L, "line %d: stream %d must be a table, got %s", i, (int)k + 1,
+                          luaL_typename(L, -1));
       curves += ett_lua_raw_field(L, -1, "curve") != LUA_TNIL;
     }
   }

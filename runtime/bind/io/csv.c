@@ -41,10 +41,13 @@ static int check_required(lua_State *L, const ett_csv_table *table, int options,
   if (lua_isnoneornil(L, options) ||
       ett_lua_raw_field(L, options, "required") == LUA_TNIL)
     return 0;
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, "required");
   for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
     size_t length;
-    const char *name = luaL_checklstring(L, -1, &length);
+    if (!lua_isstring(L, -1))
+      luaL_error(L, "field 'required' must hold names of columns, got %s",
+                 luaL_typename(L, -1));
+    const char *name = lua_tolstring(L, -1, &length);
     if (ett_csv_column(table, name, length) < 0 && used < sizeof missing) {
       used += (size_t)snprintf(missing + used, sizeof missing - used, "%s'%s'",
                                count++ ? ", " : "", name);

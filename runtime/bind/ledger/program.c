@@ -31,10 +31,16 @@ static const char *const op_names[ETT_OPS] = {
     "add", "sub", "mul", "div",   "idiv", "mod",   "min",  "max",  "pow",
     "le",  "lt",  "eq",  "floor", "ceil", "round", "sqrt", "log2", "select"};
 
+/* The field of the table at 1 as numbers. */
+static const double *doubles_field(lua_State *L, const char *name, size_t *count) {
+  ett_lua_raw_field(L, 1, name);
+  ett_lua_check_table(L, name);
+  return ett_lua_doubles(L, -1, count);
+}
+
 /* The field of the table at 1 as whole numbers below 2^32. */
 static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
-  ett_lua_raw_field(L, 1, name);
-  const double *values = ett_lua_doubles(L, -1, count);
+  const double *values = doubles_field(L, name, count);
   uint32_t *out = lua_newuserdatauv(L, (*count + 1) * sizeof *out, 0);
   for (size_t i = 0; i < *count; i++) {
     if (!(values[i] >= 0 && values[i] <= UINT32_MAX))
@@ -48,7 +54,7 @@ static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
  * on top. With `indexed`, each name also maps to its index. Returns the length. */
 static size_t copy_names(lua_State *L, const char *name, int indexed) {
   ett_lua_raw_field(L, 1, name);
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, name);
   size_t count = lua_rawlen(L, -1);
   lua_createtable(L, (int)count, indexed ? (int)count : 0);
   for (size_t i = 0; i < count; i++) {
@@ -78,10 +84,8 @@ static int program_new(lua_State *L) {
   size_t inputs = copy_names(L, "inputs", 1), outputs = copy_names(L, "outputs", 0);
   lua_setiuservalue(L, 2, NAMES);
   size_t defaults, constants, words, registers;
-  ett_lua_raw_field(L, 1, "defaults");
-  const double *value = ett_lua_doubles(L, -1, &defaults);
-  ett_lua_raw_field(L, 1, "constants");
-  const double *constant = ett_lua_doubles(L, -1, &constants);
+  const double *value = doubles_field(L, "defaults", &defaults);
+  const double *constant = doubles_field(L, "constants", &constants);
   const uint32_t *word = integers_field(L, "code", &words),
                  *output = integers_field(L, "registers", &registers);
   if (defaults != inputs || registers != outputs || words % 4 != 0)

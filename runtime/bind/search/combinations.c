@@ -99,7 +99,8 @@ static int combinations_new(lua_State *L) {
   luaL_argcheck(L, axes <= AXES_MOST, 1, "must hold at most 64 fields");
   for (size_t i = 0; i < axes; i++, lua_pop(L, 1)) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
+    if (!lua_istable(L, -1))
+      luaL_error(L, "field %d must be a table, got %s", (int)i + 1, luaL_typename(L, -1));
     lua_Integer count = ett_lua_integer_field(L, -1, "count", 0);
     luaL_argcheck(L, count <= VALUES_MOST, 1, "has a field with too many values");
     counts[i] = count > 0 ? (size_t)count : 0;

@@ -14,7 +14,7 @@ int luaopen_ett_search(lua_State *L);
 static int get_list(lua_State *L, const char *name, const char *const *names, int most,
                     int *values) {
   ett_lua_raw_field(L, 1, name);
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, name);
   int count = (int)lua_rawlen(L, -1);
   if (count < 1 || count > most)
     luaL_error(L, "field '%s' must hold 1 to %d values, got %d", name, most, count);

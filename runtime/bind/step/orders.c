@@ -106,7 +106,9 @@ static size_t count_units(lua_State *L, size_t stages, int *has_weight) {
   size_t count = 0;
   for (size_t s = 0; s < stages; s++) {
     lua_rawgeti(L, 1, (lua_Integer)s + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
+    if (!lua_istable(L, -1))
+      luaL_error(L, "the units of stage %d must be a table, got %s", (int)s + 1,
+                 luaL_typename(L, -1));
     size_t length = lua_rawlen(L, -1);
     count += length;
     for (size_t k = 0; k < length; k++) {

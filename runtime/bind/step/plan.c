@@ -153,7 +153,7 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
     *t = (ett_tiers){.count = 2, .size = {node, ETT_TIER_ALL}, .card = {1, 1}};
     return;
   }
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, "tiers");
   size_t count = lua_rawlen(L, -1) / 2;
   luaL_argcheck(L, count >= 1 && count <= ETT_TIERS_MOST, index, "has too many tiers");
   t->count = (int)count;
@@ -174,7 +174,7 @@ static void get_torus(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   if (ett_lua_raw_field(L, index, "torus") == LUA_TNIL)
     return;
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, "torus");
   size_t count = lua_rawlen(L, -1);
   int fits = count <= ETT_TORUS_MOST;
   for (size_t j = 0; fits && j < count; j++) {

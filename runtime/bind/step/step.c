@@ -57,7 +57,7 @@ static int get_named(lua_State *L, int index, int name) {
 static ett_demand_time get_time(lua_State *L, int index, int names, int name) {
   ett_demand_time time = {0, 0, 0};
   if (get_named(L, index, names + name) != LUA_TNIL) {
-    luaL_checktype(L, -1, LUA_TTABLE);
+    ett_lua_check_table(L, lua_tostring(L, names + name));
     int at = lua_gettop(L), listed = get_named(L, at, names + SECONDS) == LUA_TNIL;
     double *values[] = {&time.seconds, &time.low, &time.high};
     for (int i = 0; i < 3; i++) {
@@ -236,7 +236,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
     ett_step_lua_read(L, at, kind_fields, sizeof kind_fields / sizeof *kind_fields,
                       &program->kinds[k]);
     ett_lua_raw_field(L, at, "uses"); /* operation index -> number of runs */
-    luaL_checktype(L, -1, LUA_TTABLE);
+    ett_lua_check_table(L, "uses");
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       lua_Integer operation = luaL_checkinteger(L, -2), uses = luaL_checkinteger(L, -1);
       luaL_argcheck(L,

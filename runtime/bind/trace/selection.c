@@ -321,12 +321,15 @@ enum { PERCENTS_MOST = 32 };
 static size_t get_percents(lua_State *L, double *percents) {
   if (ett_lua_raw_field(L, 2, "percentiles") == LUA_TNIL)
     return 0;
-  luaL_checktype(L, -1, LUA_TTABLE);
+  ett_lua_check_table(L, "percentiles");
   const size_t count = lua_rawlen(L, -1);
   luaL_argcheck(L, count <= PERCENTS_MOST, 2, "at most 32 percentiles");
   for (size_t i = 0; i < count; i++) {
     lua_rawgeti(L, -1, (lua_Integer)i + 1);
-    percents[i] = luaL_checknumber(L, -1);
+    if (!lua_isnumber(L, -1))
+      luaL_error(L, "field 'percentiles' must hold numbers, got %s",
+                 luaL_typename(L, -1));
+    percents[i] = lua_tonumber(L, -1);
     if (!(percents[i] >= 0 && percents[i] <= 100))
       luaL_error(L, "percentiles must be 0 to 100, got %f", percents[i]);
     lua_pop(L, 1);
@@ -341,8 +344,7 @@ static int selection_stats(lua_State *L) {
   uint32_t n;
   ett_lua_raw_field(L, 2, "by"); /* 3 */
   ett_key *keys = ett_lua_keys(L, 3, x->t, &n);
-  ett_lua_raw_field(L, 2, "order");
-  int order = luaL_checkoption(L, -1, "key", orders);
+  int order = ett_lua_choice_field(L, 2, "order", orders);
   double percents[PERCENTS_MOST];
   const size_t percent_count = get_percents(L, percents);
   ett_lua_raw_field(L, 2, "top");

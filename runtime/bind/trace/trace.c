@@ -218,8 +218,7 @@ static int trace_open(lua_State *L) {
                         k);
   }
   ett_trace_options o = {0};
-  ett_lua_raw_field(L, 2, "profile_mode");
-  o.mode = kinds[luaL_checkoption(L, -1, "auto", modes)];
+  o.mode = kinds[ett_lua_choice_field(L, 2, "profile_mode", modes)];
   o.flows = ett_lua_boolean_field(L, 2, "flows", 0);
   lua_Integer threads = ett_lua_integer_field(L, 2, "threads", 0);
   luaL_argcheck(L, threads >= 0 && threads <= 1024, 2, "threads must be 0 to 1024");
@@ -236,7 +235,9 @@ static int trace_open(lua_State *L) {
   o.context = &c;
   o.nsys = nsys;
   if (ett_lua_raw_field(L, 2, "progress") != LUA_TNIL) {
-    luaL_checktype(L, -1, LUA_TFUNCTION);
+    if (!lua_isfunction(L, -1))
+      return luaL_error(L, "field 'progress' must be a function, got %s",
+                        luaL_typename(L, -1));
     c.progress = lua_gettop(L);
     o.progress = report;
   }

@@ -470,8 +470,9 @@ local most_seconds, least_rate = 1e9, 1e-6
 local law_fields = { start = { "nonnegative", optional = true, most = most_seconds } }
 local stream_fields = { moved = { "nonnegative", optional = true, most = 1e9 }, bandwidth = "any?", curve = "list?" }
 
--- Raises if a law has an unknown or wrong field, or no stream. ett.comm checks the bandwidths.
+-- Raises if a law has an unknown or wrong field, or no stream. ett.comm checks the bandwidths; it ignores metatables.
 local function check_law(model, law)
+  if getmetatable(law) ~= nil then refuse(model, "law: must be a table without a metatable") end
   local own = {}
   for key, value in pairs(law) do if math_type(key) ~= "integer" then own[key] = value end end
   local found = schema.violations(own, law_fields)
@@ -480,7 +481,9 @@ local function check_law(model, law)
     for _, sentence in ipairs((schema.violations(stream, stream_fields))) do
       found[#found + 1] = ("stream %d: %s"):format(i, sentence)
     end
-    if type(stream) == "table" and stream.bandwidth == nil and stream.curve == nil then
+    if type(stream) == "table" and getmetatable(stream) ~= nil then
+      found[#found + 1] = ("stream %d: must be a table without a metatable"):format(i)
+    elseif type(stream) == "table" and stream.bandwidth == nil and stream.curve == nil then
       found[#found + 1] = ("stream %d: missing field 'bandwidth' (bytes/s), or 'curve'"):format(i)
     end
     local rate = type(stream) == "table" and stream.bandwidth
