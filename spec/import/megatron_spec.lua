@@ -924,6 +924,7 @@ ARGS:
       { "", "--data-path 1 $B $C" }, { "", "2>&1 $B" }, { "", "--data-path $A $B" }, { "mpirun -x $A ", "-x $B" },
       { "mpirun $B ", "$B" }, { "", "--no-load-rng $B" }, { "", "--log-throughput ${B:-}" },
       { "B='--moe-grouped-gemm $C'\n", "$B" },
+      { "B='--lr 1'\nB=\"$(cat b.txt) --swiglu\"\n", "$B" },
       { "B=\"--swiglu ${C:-}\"\n", "$B" }, { "B=(--swiglu ${C:-})\n", "${B[@]}" }, { "B=${B:-}\n", "$B" },
       { "", "$(cat b.txt)" }, { "", "`cat b.txt`" }, { "", '"$1"' }, { 'B="`cat b.txt`"\n', "$B" },
       { "B=--swiglu\nB=\"$B $(cat b.txt)\"\n", "$B" }, { "eval ", "" }, { "", "--yaml-cfg b.yaml" } } do
@@ -2122,6 +2123,8 @@ optimizer:
     assert.equal("FILE: peft: target_modules: '*.layers.0.*.linear_qkv' is not modelled; give "
       .. "lora_targets=NAME,NAME",
       message(text .. bridge:format("LoRA", "['*.layers.0.*.linear_qkv']"), { dp = 8 }, nil, ".yaml"))
+    assert.equal("FILE: --peft-dropout: must be a number, got 'much'",
+      message(one:format ", adapter_dropout: much" .. nemo, { dp = 8 }, nil, ".yaml"))
     local function step(section)
       local run = read(text .. section, { dp = 8, global_batch = 32, seq = 4096 }, { hidden = 4096, heads = 32,
         ffn = 16384 }, ".yaml")

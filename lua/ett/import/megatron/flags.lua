@@ -153,7 +153,8 @@ local blended = set "data-path train-data-path valid-data-path test-data-path"
 function flags.precedes_value(words, last)
   local function text_of(at)
     local word = words[at]
-    return type(word) == "table" and word.text or word or ""
+    if type(word) == "table" then return word.text or "" end -- none: its variable is assigned again
+    return word or ""
   end
   local text = text_of(last)
   if flags.takes_value(text) or text:find "^[%d&]*[<>]+&?$" then return true end

@@ -55,7 +55,7 @@ return function(section, add)
   local tuning = given(own.lora_tuning)
   own = type(tuning) == "table" and tuning or own
   add("peft-rank", tostring(given(own.dim) or given(own.adapter_dim) or usual_rank))
-  local dropout = tonumber(given(own.dropout) or given(own.adapter_dropout)) or 0
+  local dropout = given(own.dropout) or given(own.adapter_dropout) or 0
   if dropout ~= 0 then add("peft-dropout", tostring(dropout)) end
   local modules = given(own.target_modules) or tuning and usual_of_tuning or usual
   add("peft-targets", table.unpack(targets_of(type(modules) == "table" and modules or { modules })))
