@@ -1148,7 +1148,7 @@ describe("a plan of Transformers' arguments", function()
     assert.equal(12, plan.optimizer_bytes)
     for name, counted in pairs { ["llama3-8b"] = { "adapters of up_proj: ett counts gate_proj too" }, gpt2 = {} } do
       assert.same(counted, select(2, read("trl.yaml", "per_device_train_batch_size: 4\nuse_peft: true\n"
-        .. "packing: true\nlora_target_modules: [up_proj]\n", model_module.new(name))))
+        .. "lora_dropout: 0\npacking: true\nlora_target_modules: [up_proj]\n", model_module.new(name))))
     end
   end)
 
@@ -1157,16 +1157,19 @@ describe("a plan of Transformers' arguments", function()
       .. "gradient_accumulation_steps: 2\nwandb_project:\ndatasets:\n  - path: y\n    type: alpaca\n"
     local plan, notes = read("ax.yml", text .. "dp_shard_size: 4\ndp_replicate_size: 2\ntensor_parallel_size: 2\n"
       .. "context_parallel_size: 2\nfsdp_version: 2\nfsdp_config:\n  offload_params: true\n  state_dict_type: "
-      .. "FULL_STATE_DICT\n  reshard_after_forward: false\n  activation_checkpointing: true\n")
+      .. "FULL_STATE_DICT\n  reshard_after_forward: false\n  activation_checkpointing: true\nadapter:\n"
+      .. "lora_dropout: 0.05\n")
     assert.same({ 8, 8, 2, 2, "all_gather", 3, false, 1, "full", "bf16", "transformers_fsdp" }, { plan.dp, plan.shard,
       plan.tp, plan.cp, plan.cp_method, plan.zero, plan.reshard, plan.offload_weights, plan.recompute,
       plan.dtype, plan.stack })
     assert.same({}, notes)
     plan, notes = read("ax.yml", text .. "fsdp:\n  - shard_grad_op\n  - auto_wrap\nfsdp_config:\n"
       .. "  fsdp_limit_all_gathers: true\n  fsdp_offload_params: false\nadapter: qlora\nlora_r: 32\n"
-      .. "lora_target_linear: true\nflash_attention: true\nactivation_offloading: legacy\n", nil, { dp = 4 })
-    assert.same({ "nf4_double", 3, false, 0, 32, true, 1 }, { plan.frozen_weights, plan.zero, plan.reshard,
-      plan.offload_weights or 0, plan.lora_rank, plan.lora_targets == nil, plan.offload_activations })
+      .. "lora_target_linear: true\nlora_dropout: 0.05\nflash_attention: true\nactivation_offloading: legacy\n", nil,
+      { dp = 4, lora_dropout = 0.2 })
+    assert.same({ "nf4_double", 3, false, 0, 32, 0.2, true, 1 }, { plan.frozen_weights, plan.zero, plan.reshard,
+      plan.offload_weights or 0, plan.lora_rank, plan.lora_dropout, plan.lora_targets == nil,
+      plan.offload_activations })
     assert.same({}, notes)
     plan, notes = read("ax.yml", text .. "expert_parallel_size: 2\ndp_shard_size: 2\nadapter: lora\n"
       .. "lora_target_modules:\n  - q_proj\n  - gate_proj\nplugins:\n  - axolotl.CutCrossEntropyPlugin\n",

@@ -90,6 +90,7 @@ return function(p, config, given, program, model, note)
   local rank = config("", "lora_r", config("", "lora_rank", ranks[program]))
   local listed = config("", "lora_target_modules", config("", "lora_target", {}, "string"), "string")
   local linear = config("", "lora_target_linear", false)
+  local dropout, auto, absent = config("", "lora_dropout", 0)
   local format = format_of(config, program, method, note)
   if method == "oft" then
     note("oft is modelled as LoRA of rank %d", given.lora_rank or rank)
@@ -101,7 +102,8 @@ return function(p, config, given, program, model, note)
   end
   p.frozen_weights = given.frozen_weights or format
   p.lora_rank = given.lora_rank or rank
-  local dropout = given.lora_dropout or config("", "lora_dropout", dropouts[program] or 0)
+  if auto or absent then dropout = dropouts[program] or 0 end
+  dropout = given.lora_dropout or dropout
   if dropout ~= 0 then p.lora_dropout = dropout end
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
