@@ -228,6 +228,8 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
 ]] },
     ["p/stacks/st.lua"] = { 'return { name = "st", summary = "s", source = "x", launch_seconds = 12e-6 }',
       'return { name = "st", summary = "s", source = "x", launch_seconds = 1200e-6 }' },
+    ["p/lua/ett/import/own/init.lua"] = { "return {}" },
+    ["p/lua/ett/import/own/dialect.lua"] = {},
     ["s/A100_gelu_fp16.csv"] = { "mp,b,l,dim,F_dur(us)\n", "mp,b,l,dim,F_dur(us)\n" },
   }
   for factor, text in ipairs(edited["s/A100_gelu_fp16.csv"]) do
@@ -235,6 +237,13 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
       text = ("%s1,4,%d,%d,%.3f\n"):format(text, 512 + 64 * i, 1024 * (1 + i % 4), factor * (20 + i * 100))
     end
     edited["s/A100_gelu_fp16.csv"][factor] = text
+  end
+
+  for factor = 1, 2 do
+    edited["p/lua/ett/import/own/dialect.lua"][factor] = ([[
+return { name = "own", summary = "s", source = "x", stand_ins = { residual_add = { lacks = "x", operator = "gelu",
+  shape = function(s) return { tokens = s.tokens, width = %d * s.hidden } end } } }
+]]):format(factor)
   end
 
   it("is not continued after an edit of a file that its rows depend on, also of one that is only named", function()

@@ -4,6 +4,7 @@
 -- objectives, limits, and the contents of the files behind them (`sources`). The first line names the build of ett
 -- (journal.build). Each rank appends to its own file and reads all files.
 local cache = require "ett.profile.cache"
+local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local files = require "ett.io"
@@ -60,9 +61,9 @@ local function add_profile(pieces, profile)
   add_profile(pieces, profile.other)
 end
 
--- A hash of the files that the rows may depend on. They are all description files under the roots, the files of
--- find.at_top, the modules that these name, and the files of profiles. Which of them a search reads is known only at
--- its end.
+-- A hash of the files that the rows may depend on. They are all description files and dialects under the
+-- roots, the files of find.at_top, the modules that these name, and the files of profiles. Which of them a search reads
+-- is known only at its end.
 local function sources(times)
   local pieces, seen = {}, {}
   for _, kind in ipairs(kinds) do
@@ -79,6 +80,7 @@ local function sources(times)
     pieces[#pieces + 1] = entry.name
     cache.add_sources(pieces, entry.path, seen)
   end
+  for _, one in ipairs(dialect.list()) do cache.add_sources(pieces, one.path, seen) end
   for _, one in ipairs(times) do
     for _, own in ipairs(one.parts or { one }) do add_profile(pieces, own.profile) end
   end
