@@ -658,13 +658,13 @@ describe("the lower bound of a program", function()
   end)
 
   it("holds for the program that gathers weights, which is lowered only if the other one is not excluded", function()
-    local walk, shorter = require "ett.search.walk", 0
+    local walk, shorter = require "ett.search.walk", { 0, 0, 0 }
     local mixture = require("ett.model").new("mixtral", { layers = 2, hidden = 256, heads = 8, vocab = 1024, ffn = 512,
       experts = 4, top_k = 2 })
     for _, stack in ipairs { "plain", "transformers", "fsdp_eager", "torchtitan", "llm_foundry", "megatron_fsdp" } do
       for k, own in ipairs { model, mixture, model, mixture } do
         local passes, less = {}, nil
-        for _, zero in ipairs { 0, 3 } do
+        for _, zero in ipairs { 0, 2, 3 } do
           local lowered = lower.program(own, plan_module.new({ seq = 512, tp = k > 2 and 2 or 1, dp = 4,
             micro_batch = k, micro_batches = 1, ep = k == 2 and 4 or 1, stack = stack, zero = zero }, own), times)
           passes[#passes + 1] = require("ett.search").passes(lowered.program).none
@@ -672,15 +672,18 @@ describe("the lower bound of a program", function()
           lowered.program:close()
         end
         for kind, seconds in pairs(passes[1]) do
-          assert.is_true(passes[2][kind] >= (seconds - less) * (1 - 1e-12), stack .. " " .. kind)
-          shorter = shorter + (passes[2][kind] < seconds and 1 or 0)
+          for zero = 2, 3 do
+            assert.is_true(passes[zero][kind] >= (seconds - less) * (1 - 1e-12), stack .. " " .. kind)
+            shorter[zero] = shorter[zero] + (passes[zero][kind] < seconds and 1 or 0)
+          end
         end
       end
     end
-    assert.is_true(shorter > 0)
-    local program, all, gathering = lower.program, 0, 0
+    assert.is_true(shorter[2] > 0 and shorter[3] > 0)
+    local program, all, gathering, refused_from = lower.program, 0, 0, math.huge
     lower.program = function(own, p, of)
       all, gathering = all + 1, gathering + (p.zero == 3 and 1 or 0)
+      if p.zero == 3 and gathering >= refused_from then require("ett.base.error").raise("model", "no time") end
       return program(own, p, of)
     end
     local _ <close> = setmetatable({}, { __close = function() lower.program = program end })
@@ -689,6 +692,11 @@ describe("the lower bound of a program", function()
     assert.is_true(gathering > 0 and gathering < 0.4 * all, gathering .. " of " .. all)
     given.exhaustive = true
     assert.same(small(given).rows, rows)
+    -- Plans that the other program excludes are not counted again if the program that gathers weights is refused.
+    given.exhaustive, given.devices, gathering, refused_from = nil, { 8, 32 }, 0, 5
+    local s = small(given)
+    assert.is_true(s.effort.refused > 0)
+    assert.equal(s.plans, s.effort.plans + s.ruled_out.rule + s.ruled_out.where)
   end)
 
   it("lowers the experts once for plans that place their ranks alike", function()

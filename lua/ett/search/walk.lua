@@ -42,8 +42,8 @@ local function stages_of(list)
   return stages
 end
 
--- Those of plans whose replicas share no weights, of all other plans, and of the latter with ZeRO 2 and 3 apart, for
--- each value of reshard.
+-- Those of plans whose replicas share no weights, and of all other plans. `apart` has the latter with ZeRO 2 and 3 in
+-- stages of their own, and ZeRO 3 for each value of reshard.
 local function ways_of(axes)
   return { whole = stages_of { axes }, together = stages_of(space_module.parted(axes)),
     apart = stages_of(space_module.parted(axes, true)) }
@@ -383,30 +383,31 @@ local function above_passes(self, parts, programs, less)
   end)
 end
 
---- Adds the programs of plans with ZeRO 2 or 3 (`program` of stages_of). They differ if gradients are copied in place
---- of added up; those of ZeRO 3 also if gathers slow the stack's kernels (Times:of_plan) or take time of the host.
---- Returns the parts that bounds do not exclude.
----@param programs table [false] is the program of the other stages
-local function add_gathering(self, parts, programs)
-  local times, p = self:times_of(parts[1].setting.cluster), plan_of(parts[1])
-  local stack = times:for_stack(p.stack).stack
-  local copies = not fields.fuses_accumulation(p, stack or {})
-  local differs = copies or stack and (stack.gathers_slow or stack.gather_seconds > 0)
-  if not (differs and gathering_plan(parts)) then return above_passes(self, parts, programs) end
-  parts = above_passes(self, parts, programs, walk.accumulation_seconds(programs[false]))
-  local gathering = gathering_plan(parts)
+--- Why programs of ZeRO 2 or 3 differ from that of other stages; nil if they do not, or if no plan gathers weights.
+--- They differ if gradients are copied in place of added up. Those of ZeRO 3 also differ if gathers slow the stack's
+--- kernels (Times:of_plan) or take time of the host.
+local function gathering_causes(self, parts)
+  local p = plan_of(parts[1])
+  local stack = self:times_of(parts[1].setting.cluster):for_stack(p.stack).stack or {}
+  local causes = { copies = not fields.fuses_accumulation(p, stack), host = (stack.gather_seconds or 0.0) > 0 }
+  return (causes.copies or causes.host or stack.gathers_slow) and gathering_plan(parts) and causes or nil
+end
+
+--- Adds the programs of plans with ZeRO 2 or 3 (`program` of stages_of).
+---@param causes table from gathering_causes
+local function add_gathering(self, parts, programs, causes)
+  local times, gathering = self:times_of(parts[1].setting.cluster), gathering_plan(parts)
   for _, stages in ipairs(gathering and self.ways[parts[1].setting.axes].apart or {}) do
     local name = stages.program
     if name == "reduced" then
-      local reduced = copies and setmetatable({ zero = 2 }, { __index = gathering })
+      local reduced = causes.copies and setmetatable({ zero = 2 }, { __index = gathering })
       programs[name] = reduced and lower.program(self.model, reduced, times) or nil
     elseif name then
       gathering.reshard = name == "again"
-      programs[name] = not (stack and stack.gather_seconds > 0) and (programs.again or programs.once)
+      programs[name] = not causes.host and (programs.again or programs.once)
         or lower.program(self.model, gathering, times)
     end
   end
-  return parts[1] and above_passes(self, parts, programs) or parts
 end
 
 --- Lowers the programs of parts; adds the chunks that bounds do not exclude to the queue.
@@ -421,7 +422,11 @@ local function survey(self, parts, rows, queue)
   local cluster, p = first.setting.cluster, plan_of(first)
   local ok, why = unless_refused(function()
     programs[false] = lower.program(self.model, p, self:times_of(cluster))
-    left = add_gathering(self, left, programs)
+    local causes = gathering_causes(self, left)
+    left = above_passes(self, left, programs, causes and walk.accumulation_seconds(programs[false]))
+    if not (causes and left[1]) then return true end
+    add_gathering(self, left, programs, causes) -- may raise: only the parts left here are refused
+    left = above_passes(self, left, programs)
     return true
   end)
   if not ok then
