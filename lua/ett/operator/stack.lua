@@ -146,8 +146,9 @@ function stack_module.other_graphs(stack, text)
 end
 
 --- Attention kernels that the software may run in place of the stack's own, in order. FlashAttention 2 is none of them
---- on Blackwell, where cuDNN's kernel is three to four times as fast (ett.profile.in_step, attention_rate): Transformer
---- Engine prefers cuDNN's there, and torchtitan runs it (pytorch/torchtitan#1196).
+--- on Blackwell. On its data-centre devices, cuDNN's kernel is three to four times as fast (ett.profile.in_step,
+--- attention_rate). Transformer Engine prefers cuDNN's there, and torchtitan runs it (pytorch/torchtitan#1196). The
+--- same is assumed of other devices of this generation (RTX PRO 6000).
 ---@param text string? of a plan: if it states the kernel, there is no other
 ---@param generation string? of the devices
 function stack_module.other_attention(stack, text, generation)
