@@ -35,4 +35,5 @@ return {
   -- was measured on a CPU with PyTorch 2.14, 1 to 9 weights a layer and messages that take no time. On a GPU the hook
   -- before a forward pass takes 1 ms (pytorch/pytorch#173680, PyTorch 2.10). Here seven weights of a layer share it.
   gather_seconds = 9e-05,
+  gathers_layers = true, -- parallelize_llama: apply_ac wraps a layer before apply_fsdp does
 }

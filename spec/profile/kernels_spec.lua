@@ -1193,11 +1193,22 @@ describe("a stack", function()
       assert.near((dense.layers * 7 + 1) * passes * 0.1, line(e, "host").seconds, 0.15 * passes)
     end
     -- FSDP2's hooks take longer than the kernels of small layers.
-    local function wait(gather)
-      return line(under("torchtitan", { launch_seconds = 1e-3, gather_seconds = gather }, dense,
-        { dp = 2, zero = 3, seq = 512, micro_batches = 1 }), "host").seconds
+    -- They are outside of a checkpoint. Those of modules are within, and those of experts on ranks of their own.
+    local function waits(fields, hyper, more)
+      local function wait(gather)
+        return line(under("torchtitan", merged(fields, { launch_seconds = 1e-3, gather_seconds = gather }), hyper,
+          merged({ dp = 4, zero = 3, seq = 512, micro_batches = 1 }, more)), "host").seconds
+      end
+      return (wait(9e-5) - wait(0)) / 9e-5
     end
-    assert.near((dense.layers * 7 + 1) * 2 * 9e-5, wait(nil) - wait(0), 1e-6)
+    for _, recompute in ipairs { "none", "full", "policy" } do
+      assert.near((dense.layers * 7 + 1) * 2, waits({}, dense, { recompute = recompute }), 0.01)
+    end
+    assert.near(dense.layers * 7 * 3 + 2, waits({ gathers_layers = false }, dense, { recompute = "full" }), 0.01)
+    local none, full = { recompute = "none", ep = 2 }, { recompute = "full", ep = 2 }
+    assert.near(sparse.layers * 2, waits({}, sparse, full) - waits({}, sparse, none), 0.01)
+    none.ep, full.ep = 1, 1
+    assert.near(0, waits({}, sparse, full) - waits({}, sparse, none), 0.01)
   end)
 
   it("adds biases of experts with its factor on the bytes", function()

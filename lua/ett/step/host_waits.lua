@@ -1,6 +1,7 @@
 --- Waits of a device for the kernel launches of its host, in a layer and its passes.
 local fields = require "ett.plan.fields"
 local in_step = require "ett.profile.in_step"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
@@ -76,12 +77,20 @@ local function products_of(o, launch) return o.experts and not launch.together a
 -- Elements up to which ZeRO-3 does not shard a weight (DeepSpeed, stage3_param_persistence_threshold).
 local persistent = 1e5
 
+--- Whether recomputation gathers the weights of an operation again. Hooks of layers are outside of checkpoints. With
+--- ranks of experts, routed experts have hooks of their own within (torchtitan, models/llama4/infra/parallelize.py).
+local function gathers_again(state, o)
+  return not state.times.stack.gathers_layers or o.experts ~= nil and state.plan.ep > 1
+end
+
 --- Seconds in which the host gathers the weights of n runs of a product in a forward pass, and again in a backward
 --- pass, as in ett_messages_gathers_every. Queries, keys and values have a weight each;
 --- gates and up projections, too. If one kernel computes the products of all experts, their weights are one tensor.
 local function gathering(state, o, n, launch)
   local s, p = o.shape, state.plan
-  if launch.gather == 0 or o.family ~= "gemm" then return 0.0, 0.0 end
+  if launch.gather == 0 or o.family ~= "gemm" or state.is_repeated and not gathers_again(state, o) then
+    return 0.0, 0.0
+  end
   local fused = o.experts and launch.together
   local parts = not fused and o.operator.parts and math.max(1, #o.operator.parts(state.configuration)) or 1
   local elements = (s.in_features + 0.0) * s.out_features * (fused and s.batch or 1) / parts
@@ -131,7 +140,7 @@ local function work_of_layer(state, uses, repeated)
     end
     if o.forward and again > 0 then
       count("repeated", o, again * forward, 0.0)
-      host.repeated = host.repeated + again * (launched + routed + regathered)
+      host.repeated = host.repeated + again * (launched + routed + (gathers_again(state, o) and regathered or 0.0))
     end
     if o.backward then
       local launches = o.backward_launches or o.kind == "collective" and 1 or 2
@@ -263,7 +272,15 @@ local function launch_waits(state, work, times)
     weight = weight, repeated = wait(host.repeated, device.repeated) }
 end
 
---- The operation in which a device waits for kernel launches of its host in a layer. nil if it would not wait for
+--- Work of a layer with the points of its forward pass, and its waits for launches of the usual, least and most time.
+local function waits_of(state, uses, repeated, order)
+  local blocking, work = state.times.stack.blocking, work_of_layer(state, uses, repeated)
+  work.points = points_of(work, not blocking and segment_of_layer(state, uses, order, work.by_role.forward))
+  return work.points, launch_waits(state, work, 1), launch_waits(state, work, least_launch),
+    launch_waits(state, work, most_launch)
+end
+
+--- The operations in which a device waits for kernel launches of its host in a layer. None if it would not wait for
 --- launches of `most_launch` times their time either. The host launches ahead. So the wait is the launch time of the
 --- layer minus its device time without hidden all-to-alls, if that is positive. A pair of micro-batches
 --- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
@@ -271,38 +288,53 @@ end
 --- experts' numbers of tokens from the device (Megatron-Core, token_dispatcher.py, _maybe_dtoh_and_synchronize). So
 --- launches of a repeated module of experts begin after the pass before it. In the forward pass of such a layer the
 --- host is not ahead behind this point (points_of). The backward pass has the numbers already. The ends of a wait's
---- interval are the waits for launches of `least_launch` and `most_launch` times their time.
+--- interval are the waits for launches of `least_launch` and `most_launch` times their time. Hooks of layers
+--- (gathers_layers) are outside of checkpoints. The wait for them in a forward pass is an operation of its own, which
+--- recomputation does not repeat (gathers_again).
 ---@param state table of ett.step.lower: plan, times, and the operations of the layers
 ---@param uses table<integer, number> runs of each operation in the layer
 ---@param repeated table runs of the operations that selective recomputation repeats in the module `moe`
 ---@param order table[] { index of an operation, runs } in the order of the layer
+---@return table[] operations
 function host_waits.of_layer(state, uses, repeated, order)
   local each, expert = launch_seconds(state)
-  if each == 0 and expert == 0 and gather_seconds(state) == 0 then return nil end
-  local stack, work = state.times.stack, work_of_layer(state, uses, repeated)
-  work.points = points_of(work, not stack.blocking and segment_of_layer(state, uses, order, work.by_role.forward))
-  local most = launch_waits(state, work, most_launch)
+  local gathers = gather_seconds(state) > 0
+  if each == 0 and expert == 0 and not gathers then return {} end
+  local stack = state.times.stack
+  local points, waits, least, most = waits_of(state, uses, repeated, order)
   if most.forward == 0 and most.backward == 0 and most.split == 0 and most.weight == 0 and most.repeated == 0 then
-    return nil
+    return {}
   end
-  local waits, least = launch_waits(state, work, 1), launch_waits(state, work, least_launch)
-  local function answer(pass)
-    return { seconds = waits[pass], low_seconds = least[pass], high_seconds = most[pass],
-      provenance = "assumed", detail = "launches of the stack " .. stack.name }
+  local function answer(seconds, low, high)
+    return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "assumed",
+      detail = "launches of the stack " .. stack.name }
   end
-  local points = {} -- of each wait its seconds, and those of operators and all-to-alls before it
-  for _, point in ipairs(work.points) do
+  local function answer_of(pass) return answer(waits[pass], least[pass], most[pass]) end
+  local function operation(own)
+    return merged({ name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {} }, own)
+  end
+  local forward, hooks = answer_of "forward", nil
+  if gathers and stack.gathers_layers then
+    local own_points, own, own_least, own_most = waits_of(merged(state, { is_repeated = true }), uses, repeated, order)
+    forward, points = answer(own.forward, own_least.forward, own_most.forward), own_points
+    local seconds = waits.forward - own.forward
+    -- Slower operators shorten the wait for launches before that for hooks.
+    hooks = operation { never_again = true, host = (stack.blocking or own.forward > 0) and "blocking" or "ahead",
+      forward = answer(seconds, math.min(seconds, least.forward - own_least.forward),
+        math.max(seconds, most.forward - own_most.forward)) }
+  end
+  local listed = {} -- of each point's wait its seconds, and those of operators and all-to-alls before it
+  for _, point in ipairs(points) do
     if point[1] > point[2] then
-      points[#points + 1], points[#points + 2], points[#points + 3] = point[1] - point[2], point[3], point[4]
+      listed[#listed + 1], listed[#listed + 2], listed[#listed + 3] = point[1] - point[2], point[3], point[4]
     end
   end
-  return { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    host = stack.blocking and "blocking" or "ahead", points = points,
+  return { operation { host = stack.blocking and "blocking" or "ahead", points = listed,
     hides_exchanges = state.plan.overlap_all_to_all == "shared_experts",
-    forward = answer "forward", backward = answer "backward",
-    split = (waits.split ~= 0 or most.split ~= 0) and answer "split" or nil,
-    split_weight = most.weight > 0 and answer "weight" or nil,
-    repeated = most.repeated > 0 and answer "repeated" or nil }
+    forward = forward, backward = answer_of "backward",
+    split = (waits.split ~= 0 or most.split ~= 0) and answer_of "split" or nil,
+    split_weight = most.weight > 0 and answer_of "weight" or nil,
+    repeated = most.repeated > 0 and answer_of "repeated" or nil }, hooks }
 end
 
 return host_waits

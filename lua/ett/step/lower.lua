@@ -824,8 +824,7 @@ local function run_of(state, items, place)
   end
   if state.software.autocast then add_casts(state, items, uses) end
   add_accumulation(state, uses)
-  local wait = host_waits.of_layer(state, uses, moe, order)
-  if wait then uses[add(state, wait)] = 1 end
+  for _, wait in ipairs(host_waits.of_layer(state, uses, moe, order)) do uses[add(state, wait)] = 1 end
   return { uses = uses, order = order, policy_uses = policy_uses, policy_bytes = policy_bytes, remade_bytes = most,
     outside_bytes = outside, copies_table = copies_table }
 end
