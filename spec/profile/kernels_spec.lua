@@ -1209,6 +1209,12 @@ describe("a stack", function()
     assert.near(sparse.layers * 2, waits({}, sparse, full) - waits({}, sparse, none), 0.01)
     none.ep, full.ep = 1, 1
     assert.near(0, waits({}, sparse, full) - waits({}, sparse, none), 0.01)
+    -- Launches of eager FSDP include its hooks.
+    local function eager(zero)
+      return line(under("torchtitan_eager", { gathers_slow = false }, dense,
+        { dp = 4, zero = zero, seq = 512, micro_batches = 1 }), "host").seconds
+    end
+    assert.near(eager(2), eager(3), 1e-9)
   end)
 
   it("adds biases of experts with its factor on the bytes", function()
