@@ -214,7 +214,7 @@ describe("updates", function()
   local function update(own, stack)
     local cluster = cluster_module.get "dgx_h100"
     cluster.profile = nil
-    local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own)):for_stack(stack)
+    local times = require("ett.step.times").new(cluster, own and cluster_profile.open(cluster, own)):for_stack(stack)
     return times:of_demand({ kind = "optimizer", parameters = shape.params, place = "first", layers = shape.layers },
       "fp32", shape.hidden)
   end
@@ -237,6 +237,9 @@ describe("updates", function()
       assert.near(80 / 28 * fused, seconds, 1e-12)
       assert.is_true(low < seconds and seconds < high)
       assert.equal("calibrated", provenance)
+    end
+    for _, own in ipairs { only {}, false } do -- assumed: with a launch, and without a profile
+      assert.near(80 / 28, (update(own, "plain:update=foreach") - 3e-6) / (update(own, "plain") - 3e-6), 1e-9)
     end
     -- C times fused updates from samples, and no others.
     local function step(stack)

@@ -3,6 +3,7 @@
 local error_module = require "ett.base.error"
 local cluster_module = require "ett.profile.cluster"
 local devices = require "ett.profile.device"
+local in_step = require "ett.profile.in_step"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
@@ -38,14 +39,16 @@ end
 
 --- Time of one run of an operator. Raises if the device states no peak rate for the dtype.
 ---@param bandwidth number? bytes/s of streaming kernels by the profile; default: the bandwidth of the device
+---@param foreach boolean? whether PyTorch's foreach runs updates
 ---@return table { seconds, low_seconds, high_seconds, provenance, detail }
-function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
+function assumed.operator(cluster, op, shape, dtype, pass, bandwidth, foreach)
   local device = cluster.device
   local rate = flop_rate(device, op.family, dtype)
   if not rate then
     error_module.raise("missing", "cluster %s: device %s states no peak rate for %s", cluster.name, device.name, dtype)
   end
-  local moving = op.bytes(shape, dtype, pass) / (bandwidth or cluster_module.stream_bandwidth(device))
+  local more = foreach and op.family == "optimizer" and in_step.foreach_bytes * shape.params or 0.0
+  local moving = (op.bytes(shape, dtype, pass) + more) / (bandwidth or cluster_module.stream_bandwidth(device))
   local computing = operator.arithmetic(op, shape, pass) / rate
   if computing > moving then bandwidth = nil end -- its interval does not apply then
   local seconds = math.max(computing, moving)

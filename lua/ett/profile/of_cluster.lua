@@ -322,7 +322,7 @@ local function timer(self, op, dtype, pass)
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
       if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
         local bandwidth = self:stream_bandwidth(schema.wide(dtype))
-        answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
+        answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth, self.foreach)
       end
     end
     return answer and measured and sustained(op, shape, pass, answer, measured) or answer

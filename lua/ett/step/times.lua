@@ -115,7 +115,8 @@ end
 
 local function timed(self, known, op, shape, pass, key)
   local time = known.time
-  local answer = time and time(shape, key) or assumed.operator(self.cluster, op, shape, known.dtype, pass)
+  local answer = time and time(shape, key) or assumed.operator(self.cluster, op, shape, known.dtype, pass, nil,
+    self.stack and self.stack.update == "foreach")
   local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
   if not is_usual(s, low, high) then
     answer.seconds, answer.low_seconds, answer.high_seconds = check(s, low, high, op.name, pass)
