@@ -2,6 +2,7 @@
 local operator = require "ett.operator"
 local times_module = require "ett.step.times"
 local fits = require("needs").fitting(it, pending)
+local raised_by = require "raised"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
@@ -205,6 +206,26 @@ describe("times", function()
       assert.is_false(ok)
       assert.matches("^the profile's time of residual_add %(backward%) must be finite and at least 0, got ",
         tostring(raised))
+    end
+    local function text() return { seconds = "1", low_seconds = "0", high_seconds = "2" } end
+    local timers = { operator_timer = function() return text end, collective_timer = function() return text end }
+    local own = times_module.new(cluster, timers)
+    local message = "^the profile's time of %s must be finite and at least 0, got '1'$"
+    assert.matches(message:format "residual_add %(forward%)", raised_by(own.operator, own,
+      operator.get "residual_add", shape, "bf16", "forward"))
+    assert.matches(message:format "all_reduce", raised_by(own.collective, own, "all_reduce", 1e6,
+      { nodes = 1, gpus_per_node = 4 }, "bf16"))
+  end)
+
+  it("leave the answers of a profile as they are", function()
+    for _, interval in ipairs { { 0.5, 2.0 }, { -1, "unknown" } } do
+      local answer = { seconds = 1.0, low_seconds = interval[1], high_seconds = interval[2], provenance = "measured" }
+      local proxy = setmetatable({}, { __index = answer, __newindex = function() error "read-only" end })
+      local function read() return proxy end
+      local own = times_module.new(cluster, { operator = read, collective = read })
+      local one = own:operator(operator.get "residual_add", shape, "bf16", "forward")
+      assert.same({ 1.0, "measured" }, { one.seconds, one.provenance })
+      assert.equal(1.0, own:collective("all_reduce", 1e6, { nodes = 1, gpus_per_node = 4 }, "bf16").seconds)
     end
   end)
 

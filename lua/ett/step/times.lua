@@ -39,7 +39,8 @@ end
 
 -- Whether numbers are a time and its interval. Profiles of ett give numbers.
 local function is_usual(s, low, high)
-  return low and high and low >= 0 and low <= s and s <= high and high < huge
+  return type(s) == "number" and type(low) == "number" and type(high) == "number" and low >= 0 and low <= s
+    and s <= high and high < huge
 end
 
 --- Checks a time and its interval. name, pass: for messages.
@@ -49,13 +50,11 @@ local function check(s, low, high, name, pass)
     type(high) == "number" and high >= s and high < huge and high or s
 end
 
--- Checks an answer of a user's profile.
+-- Checks an answer. A user's profile may give the same one again, so values change in a copy.
 local function checked(answer, name, pass)
-  if answer then
-    answer.seconds, answer.low_seconds, answer.high_seconds =
-      check(answer.seconds, answer.low_seconds, answer.high_seconds, name, pass)
-  end
-  return answer
+  if not answer or is_usual(answer.seconds, answer.low_seconds, answer.high_seconds) then return answer end
+  local s, low, high = check(answer.seconds, answer.low_seconds, answer.high_seconds, name, pass)
+  return setmetatable({ seconds = s, low_seconds = low, high_seconds = high }, { __index = answer })
 end
 
 local sorted_fields = setmetatable({}, { __mode = "k" })
@@ -117,11 +116,7 @@ local function timed(self, known, op, shape, pass, key)
   local time = known.time
   local answer = time and time(shape, key) or assumed.operator(self.cluster, op, shape, known.dtype, pass, nil,
     self.stack and self.stack.update == "foreach")
-  local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
-  if not is_usual(s, low, high) then
-    answer.seconds, answer.low_seconds, answer.high_seconds = check(s, low, high, op.name, pass)
-  end
-  return answer
+  return checked(answer, op.name, pass)
 end
 
 --- Seconds of one run of an operator.
@@ -207,7 +202,7 @@ local function timer_of(self, kind, topology, dtype)
     own, law = profile:collective_timer(kind, topology, dtype)
     law = type(law) == "function" and law or nil -- otherwise the reason why samples are void
   elseif profile then
-    own = function(bytes) return checked(profile:collective(kind, bytes, topology, dtype), kind) end
+    own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
   end
   local ratio, share, groups, bandwidth = uneven(kind, topology), network_share(kind, topology, self.cluster)
   return function(bytes)
