@@ -329,7 +329,7 @@ run         1 M tokens in 0.0015... days [0.0012..., 0.0029...] at 90 % (31 step
 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -A1 '^run'; done
 run         1 B tokens in 0.23 days [0.18, 0.42] at 90 % (30518 steps)
-            USD 299.07 [242.05, 556.99], 0.05669 MWh, 0.0272 t CO2
+            USD 299.07 [242.05, 556.99], 0.05712 MWh, 0.0274 t CO2
 run         1 B tokens in ... days without failures [0.12, 0.28] at 90 % (30518 steps)
             USD ..., ... MWh, ... t CO2
 
