@@ -497,8 +497,8 @@ local function reasons_of(device, is_published, is_known, compared, is_recipe, s
   return list
 end
 
---- What is added to a step's interval if times come from kernel tables instead of samples: a half-width relative to the
---- step, and one that counts only above it. Third: reasons for a wide interval, in words for people.
+--- What is added to a step's interval if times come from kernel tables instead of samples. First: a half-width relative
+--- to the step. Second: one that counts only above it. Third: reasons for a wide interval, in words for people.
 ---@param shares table attention, collectives, experts, memory: shares of the step
 ---@param p table plan { dtype, recipe }
 ---@param stack table

@@ -6,8 +6,8 @@ local published, left = require "published", require "published_left_out"
 local interval_score = {}
 
 --- A list of steps: those that each(row, kernels, add) adds for a fitted row, with factors fitted without its source.
---- kernels: low and high of the interval of the kernels alone, the share of composition, and the share of runs that are
---- no recipes, of the last estimate.
+--- kernels, of the last estimate: low and high of the kernels' own interval, the share of composition, and that of own
+--- runs.
 function interval_score.steps(each)
   local list, widened, kernels = {}, spread.widened, {}
   function spread.widened(step, low, high, share, own_run)
