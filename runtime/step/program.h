@@ -213,7 +213,8 @@ typedef struct ett_layer_sums {
    * layer_trained are of single operations instead of layers. */
   double pair_gathered, first_gathered, last_gathered;
   /* With whole_ends: gathered weights of embedding and head, which no amount above has;
-   * trained weights of the larger of both. The table of a tied head is the embedding's. */
+   * trained weights of the larger of both. The table of a tied head is the embedding's.
+   */
   double ends_gathered, ends_trained;
   double flops;
   double boundary; /* of the last layer */

@@ -13,8 +13,8 @@ local autocast = {}
 local cast_bytes = 4 + 2
 
 --- Host time of a layer's casts in the forward pass, in launches of the stack: four, or one if a compiler fuses them.
---- Backward it is twice that, as for every operator. In a layer of Transformers 5.12's Llama, PyTorch 2.14 runs 16 casts
---- forward and 22 backward. Its other 36 and 69 kernels count as 11 launches forward and 22 backward.
+--- Backward it is twice that, as for every operator. In a layer of Transformers 5.12's Llama, PyTorch 2.14 runs 16
+--- casts forward and 22 backward. Its other 36 and 69 kernels count as 11 launches forward and 22 backward.
 function autocast.launches(stack) return stack.norm == "compiled" and 1 or 4 end
 
 -- Bytes per element beyond those of the operator in 16 bits: { forward, backward }.

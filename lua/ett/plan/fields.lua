@@ -54,9 +54,9 @@ end
 local function defers_gradients(p)
   return (p.micro_batches or 2) > 1 and p.zero >= 2 and p.stack ~= nil and stacks.value(p.stack, "defers_gradients")
 end
--- Whether ZeRO-2 or 3 reduces gradients in each backward pass. If so: the stage, "sharded" and the type in messages. Else
--- "3 whole" for ZeRO-3, and false for other plans. Programs differ in this (lower.lua, add_accumulation), and those of
--- ZeRO-3 in Times:of_plan.
+-- Whether ZeRO-2 or 3 reduces gradients in each backward pass. If so: the stage, "sharded" and the type in messages.
+-- Else "3 whole" for ZeRO-3, and false for other plans. Programs differ in this (lower.lua, add_accumulation), and
+-- those of ZeRO-3 in Times:of_plan.
 local function sharded_gradients(p)
   if (p.zero or 0) < 2 or not replicated(p) then return false end
   if stay_whole(p) or defers_gradients(p) then return p.zero == 3 and "3 whole" end
