@@ -92,12 +92,11 @@ function objective.prepare(setting, given)
   if power then
     setting.pue, setting.idle_kw = pue, (power.idle_watts + node_watts) * pue * setting.devices / 1e3
   end
-  setting.most_seconds, setting.limited_by = math.huge, nil
+  setting.most_seconds = math.huge
   for name, value in pairs(objective.limits) do
     if given[name] then
       check(setting, value, ("the limit '%s'"):format(name), given)
-      local seconds = given[name] / objective.list[value].factor(setting)
-      if seconds < setting.most_seconds then setting.most_seconds, setting.limited_by = seconds, name end
+      setting.most_seconds = math.min(setting.most_seconds, given[name] / objective.list[value].factor(setting))
     end
   end
   setting.factors = {}
