@@ -169,7 +169,7 @@ seq=512 ...lora_rank=32...
 # --plan takes launch scripts, too. A trainer's file gives batch and precision; its degrees are searched.
 
 $ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --fp16 --global-batch-size 32 --tensor-model-parallel-size 4 --nproc-per-node 8' > flags; ett search --megatron-args flags --quiet > a; ett search --plan flags --quiet > b; cmp a b; printf '[training]\nseq_len = 1024\nlocal_batch_size = 1\n[parallelism]\ntensor_parallel_degree = 2\n' > t.toml; W='--model llama layers=8 hidden=1024 heads=8 vocab=32000'; ett search --plan t.toml $W --devices 8 --quiet; ett search --plan t.toml $W --devices 8 tp=2 --quiet; ett search --plan t.toml $W --devices 8 --fix tp=4 --quiet; ett search --plan t.toml $W --vary devices=8,4 --global-batch 8 --quiet; for d in 8,4 8,16,9 8,x; do ett search --plan t.toml $W --vary devices=$d; done; ett search --plan t.toml $W
-seq=1024 ...stack=torchtitan_eager... global_batch=4
+seq=1024 stack=torchtitan_eager:operator_policy=false pp=2 dp=4 zero=3 reshard=false global_batch=4
 seq=1024 tp=2 ...stack=torchtitan_eager... global_batch=4
 seq=1024 tp=4 ...stack=torchtitan_eager... global_batch=4
 seq=1024 ...stack=torchtitan_eager... global_batch=8
