@@ -41,12 +41,12 @@ int ett_lua_result(lua_State *L, int status, const ett_err *err);
 /* Raises err as an error object. For wrong arguments and errors in a description. */
 int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
-/* Creates the metatable of a userdata type. Methods may be NULL; those with "__" are
- * metamethods, the others a table in __index, so that scripts cannot call __gc. close (or
- * NULL) becomes the method `close`, __close and __gc; it may run twice. In a finaliser
- * `close` and __close do nothing, because an allocation of a call that uses the object
- * may have started the finaliser. The collector then closes the object later. Before
- * Lua 5.4.4 they also do nothing while the collector is stopped. */
+/* Creates the metatable of a userdata type. Methods may be NULL. Those with "__" are
+ * metamethods; __index has a table of the others, so that scripts cannot call __gc. close
+ * (or NULL) becomes the method `close`, __close and __gc, and may run twice. In a
+ * finaliser `close` and __close do nothing, because an allocation of a call that uses the
+ * object may have started the finaliser. The collector then closes the object later.
+ * Before Lua 5.4.4 they also do nothing while the collector is stopped. */
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
 

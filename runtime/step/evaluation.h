@@ -1,7 +1,7 @@
 /* evaluation.h - one evaluation of a plan: its types, and the functions that the files of
  * runtime/step share. Inside runtime/step only. step.c calls the functions of finish.c,
- * update.c, shares.c, asked.c, messages.c and parts.c; each of these calls only files
- * that follow it in this list. */
+ * update.c, shares.c, asked.c, messages.c and parts.c. Each of these files calls only
+ * those that follow it in this list. */
 #ifndef ETT_STEP_EVALUATION_H
 #define ETT_STEP_EVALUATION_H
 

@@ -271,8 +271,8 @@ static int by_name(const void *a, const void *b) {
   return x->name < y->name ? -1 : x->name > y->name;
 }
 
-/* The state of ett_link_named_hulls: host rows and ranges by start; the places of the
- * open ranges; for each name, the last host row that found a range of it. */
+/* The state of ett_link_named_hulls: host rows and ranges by start, and the places of the
+ * open ranges. Also the last host row that found a range of each name. */
 typedef struct named {
   item *rows, *outer;
   size_t *stack, *seen;

@@ -5,8 +5,8 @@
 #include "io/stream.h"
 #include "trace/table/trace.h"
 
-/* Why the profile mode "nsys" ignores a file; that of a database is known after opening.
- */
+/* Why the profile mode "nsys" ignores a file. The kind of a database is known after
+ * opening. */
 #define ETT_SOURCE_NOT_NSYS "not an Nsight Systems export, as the profile mode requires"
 
 typedef struct ett_source {
