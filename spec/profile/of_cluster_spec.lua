@@ -3,6 +3,7 @@ local cluster_profile = require "ett.profile.of_cluster"
 local find = require "ett.base.find"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
+local products = operator.products
 local fits = require("needs").fitting(it, pending)
 local raised = require "raised"
 
@@ -96,12 +97,12 @@ describe("scaling", function()
     local base, based = open "dgx_h100", cluster_profile.open(mine)
     local stack = require("ett.operator.stack").get "transformers"
     local function widths(profile)
-      local shares = { attention = 0.1, collectives = 0.2, experts = 0, memory = 0.1 }
+      local shares = { attention = 0.1, collectives = 0.2, experts = 0, memory = 0.1, borrowed = 0, assumed = 0 }
       return { profile:step_spread(shares, { dtype = "bf16" }, stack) }
     end
     assert.is_true(widths(base)[1] > 0 and widths(base)[2] > 0)
     assert.same(widths(base), widths(based))
-    assert.same({ 0.0, 0.0, {} }, widths(cluster_profile.open(mine, fake(half_rate))))
+    assert.same({ 0.0, 0.0, {}, false }, widths(cluster_profile.open(mine, fake(half_rate))))
     local function seconds(profile) return profile:operator("rms_norm", rows, "bf16", "forward").seconds end
     assert.equal(seconds(base:with_stack(stack)), seconds(based:with_stack(stack)))
     assert.is_true(seconds(base:with_stack(stack)) > 1.1 * seconds(base))
@@ -117,6 +118,25 @@ describe("scaling", function()
     local a = p:operator("rms_norm", rows, "bf16", "forward")
     assert.near(half_rate(operator.get "rms_norm", rows, "bf16", "forward"), a.seconds, 1e-15)
     assert.equal("fake", a.detail)
+  end)
+
+  it("marks times that are not a cluster's own samples", function()
+    local mine = cluster_module.get "dgx_h100"
+    local function borrowed(op, dtype, own)
+      local profile = cluster_profile.open(mine, own and fake(function(x, ...)
+        return products[x.family] and half_rate(x, ...) or nil
+      end))
+      local a = profile:operator(op, op == "linear_up" and product or rows, dtype, "forward")
+      return a.borrowed or false
+    end
+    for _, from in ipairs { "device", "dgx_h100" } do
+      mine.profile = { borrow = from }
+      assert.same({ false, true }, { borrowed("linear_up", "bf16", true), borrowed("rms_norm", "bf16", true) })
+    end
+    mine.profile = { base = "vista" }
+    for _, dtype in ipairs { "bf16", "fp8" } do assert.is_true(borrowed("linear_up", dtype)) end
+    mine.device.measured_flops.bf16 = 1e14 -- a limited time is marked, too
+    assert.is_true(borrowed("linear_up", "bf16"))
   end)
 
   it("warns of samples far slower than the device, whose unit may be wrong", function()

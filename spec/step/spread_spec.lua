@@ -111,6 +111,61 @@ describe("a step's interval", function()
     end
   end)
 
+  it("is never narrower with less knowledge of the kernels: samples, tables, neighbours, facts", function()
+    local function copied(t)
+      local made = {}
+      for name, value in pairs(t) do made[name] = type(value) == "table" and copied(value) or value end
+      return setmetatable(made, getmetatable(t))
+    end
+    local function on(knowledge, recipe, model)
+      local cluster = copied(require("ett.profile.cluster").get "perlmutter")
+      if knowledge < 4 then cluster.profile = nil end
+      if knowledge < 3 then cluster.device.folder = nil end
+      if knowledge < 2 then cluster.device.neighbours = nil end
+      return estimate.new { cluster = cluster, model = require("ett.model").new(model, { layers = 8, hidden = 4096,
+        heads = 32, vocab = 50304 }), plan = { seq = 2048, micro_batch = 4, micro_batches = 4, tp = 4, dtype = "fp16",
+        stack = "megatron", recipe = recipe } }
+    end
+    for _, model in ipairs { "gpt", "llama" } do -- without samples of swiglu, 1 % of the time is assumed
+      for _, recipe in ipairs { true, false } do
+        local last = 0.0
+        for knowledge = 4, 1, -1 do
+          local e = on(knowledge, recipe, model)
+          assert.is_true(half_width(e) > last + 0.01, model .. knowledge)
+          last = half_width(e)
+        end
+        assert.is_true(last > 0.6)
+      end
+    end
+    local facts = on(1, true, "gpt")
+    assert.same({ "100 % of the operators' time follows from facts of NVIDIAA100-SXM4-80GB alone: give the device "
+      .. "neighbours or samples" }, facts.wide_because)
+    assert.truthy(table.concat(facts.notes, "\n"):find("operator times come from the device's rates: the stack", 1,
+      true))
+    local said = "recipe has no effect: it needs a stack whose software was compared on this generation of devices"
+    for _, e in ipairs { on(4, true, "gpt"), step({ recipe = true, stack = "torchtitan" }, nil, "dgx_b200") } do
+      assert.truthy(table.concat(e.warnings, "\n"):find(said, 1, true))
+    end
+    assert.falsy(table.concat(facts.warnings, "\n"):find(said, 1, true))
+  end)
+
+  it("follows the share of the operators' time that is no sample of the cluster", function()
+    local cluster = require("ett.profile.cluster").get "perlmutter"
+    local profile, widths = require("ett.profile.of_cluster").open(cluster), in_step.step_spread
+    local function of(borrowed, assumed)
+      return { profile:step_spread({ attention = 0.2, collectives = 0, experts = 0, memory = 0.25, borrowed = borrowed,
+        assumed = assumed }, { dtype = "bf16" }, { name = "x", compared = "ampere" }) }
+    end
+    local other = (0.2 * widths.attention) ^ 2
+    for _, case in ipairs { { 1, 1, widths.facts }, { 1, 0, widths.ampere }, { 0.5, 0.25, 0.25 * (widths.facts
+      + widths.ampere) } } do
+      local share, above = table.unpack(of(case[1], case[2]))
+      assert.near(math.sqrt(case[3] ^ 2 + case[1] ^ 2 * other), share, 1e-12)
+      assert.near(case[1] * in_step.own_run * 0.5, above, 1e-12)
+    end
+    assert.same({ 0.0, 0.0, {}, false }, of(0, 0))
+  end)
+
   it("is wider on a generation on which no step of the software was compared", function()
     local widths = in_step.step_spread
     local none = { attention = 0, collectives = 0, experts = 0, memory = 0.1 }
@@ -155,7 +210,7 @@ describe("a step's interval", function()
       assert.same({ text }, e.wide_because)
       assert.truthy(tostring(e):find("\nwide        " .. text, 1, true))
     end
-    assert.same("the steps behind the interval have no device like MI300X",
+    assert.same("the steps behind the interval have no device like MI300X; its own samples narrow the interval",
       step(nil, nil, "mi300x_node").wide_because[1])
     -- Another error makes the interval wide: no reason is given.
     assert.is_true(spread.matters(1, 1.5, 0, 0.3))
@@ -168,7 +223,12 @@ describe("a step's interval", function()
     local shares = spread.shares(lowered, { { name = "a", seconds = 1 }, { name = "e", seconds = 2 },
       { name = "r", seconds = 1 }, { name = "g", seconds = 4 }, { name = "host", seconds = 0.5 } },
       { { name = "all_to_all", group = "ep", seconds = 0.5 }, { name = "all_reduce", group = "dp", seconds = 2 } }, 16)
-    assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16, memory = 1 / 16 }, shares)
+    assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16, memory = 1 / 16, borrowed = 0.0,
+      assumed = 0.0 }, shares)
+    shares = spread.shares(lowered, { { name = "a", seconds = 1, provenance_seconds = { measured = 1 } },
+      { name = "g", seconds = 3, borrowed_seconds = 1, provenance_seconds = { assumed = 1, calibrated = 2 } },
+      { name = "host", seconds = 4, provenance_seconds = { assumed = 4 } } }, {}, 16)
+    assert.same({ 2 / 4, 1 / 4 }, { shares.borrowed, shares.assumed })
   end)
 
   it("is wider with more exposed communication, with experts, in nvfp4 and without a stack", function()

@@ -310,8 +310,9 @@ local fields = {
     { "slow_factor", "positive", default = 1.1, least = 1, most = 1e3, after = true,
       needs = { "a slow_share", function(p) return p.slow_share > 0 end },
       help = "time of a slow device as a multiple of the others'" },
-    { "recipe", "boolean", default = false, after = true, needs = { "a stack whose software was compared",
-        function(p) return p.stack ~= nil and stacks.value(p.stack, "compared") ~= "none" end },
+    { "recipe", "boolean", default = false, after = true, needs = {
+        "a stack whose software was compared on this generation of devices, and times that are no samples",
+        function(_, context) return context.recipe end },
       help = "the makers of the software or device tuned and published this run; it changes only the interval: other "
         .. "runs are often slower" },
     { "rank_slowdown", "list", optional = true, after = true,

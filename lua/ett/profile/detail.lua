@@ -3,6 +3,7 @@
 -- An answer is { seconds, low_seconds, high_seconds, provenance, detail }. It may have these fields, too:
 --   outside      log2 of the ratio to the nearest sampled size
 --   scaled_from  name of the cluster whose time was scaled
+--   borrowed     true: the cluster has samples, but not of this operator. Tables of its device or another cluster have
 --   limited      true: the time was raised to the limit of the device's peak rates
 --   caution      a warning about the samples
 --   model        of a message: the name of the model of communication

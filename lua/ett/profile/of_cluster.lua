@@ -66,7 +66,7 @@ local function widened(answer, factor, spread, how)
     low_seconds = (answer.low_seconds or answer.seconds) * factor * (1 - spread),
     high_seconds = (answer.high_seconds or answer.seconds) * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
-    limited = answer.limited, caution = answer.caution,
+    borrowed = answer.borrowed, limited = answer.limited, caution = answer.caution,
     detail = answer.detail and { "%s; %s", how, answer.detail } or how }
 end
 
@@ -92,10 +92,13 @@ local function from_other(self, op, shape, dtype, pass)
   local factor = ratio(other.cluster.device, self.cluster.device, op.family, dtype)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
-  if factor == 1 and other.cluster.device.name == self.cluster.device.name then return answer end
+  if factor == 1 and other.cluster.device.name == self.cluster.device.name then
+    answer.borrowed = answer.borrowed or other:tables_used() == "all"
+    return answer
+  end
   local name = other.cluster.name
   local scaled = widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", name, factor })
-  scaled.scaled_from = name
+  scaled.scaled_from, scaled.borrowed = name, true
   return scaled
 end
 
@@ -137,8 +140,10 @@ local function checked(self, op, shape, dtype, pass, answer)
       .. "times in sample tables must be in microseconds", op.name, pass, answer.seconds, device.name, least)
   end
   if not self.own.accepted then return answer end
-  return widened(answer, 1, assumed_scaled_spread, ("samples of %s, accepted for %s"):format(self.own.accepted,
-    device.name))
+  local accepted = widened(answer, 1, assumed_scaled_spread, ("samples of %s, accepted for %s"):format(
+    self.own.accepted, device.name))
+  accepted.borrowed = true
+  return accepted
 end
 
 -- Timer over the cluster's own samples; nil if they do not hold the operator.
@@ -205,7 +210,10 @@ local function sampled_timer(self, op, dtype, pass)
     answer = own and own(shape, key)
     if not answer or answer.provenance == "assumed" then
       answer = from_other(self, op, shape, dtype, pass) or answer
-      if missing(answer) and tables then answer = tables:operator(op.name, shape, dtype, pass) or answer end
+      if missing(answer) and tables then
+        answer = tables:operator(op.name, shape, dtype, pass) or answer
+        if answer then answer.borrowed = true end
+      end
       return answer
     end
     if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
@@ -258,7 +266,7 @@ local function raised_to_bound(self, op, shape, dtype, pass, answer)
   return { seconds = least, low_seconds = least,
     high_seconds = math.max(answer.high_seconds or least, limited_high * least),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
-    limited = true, caution = answer.caution,
+    borrowed = answer.borrowed, limited = true, caution = answer.caution,
     detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
@@ -288,8 +296,8 @@ local function sustained(op, shape, pass, answer, measured, flops)
   if answer.seconds >= least then return answer end
   return { seconds = least, low_seconds = math.min(answer.low_seconds or least, least),
     high_seconds = math.max(answer.high_seconds or least, least * sustained_high), provenance = "calibrated",
-    scaled_from = answer.scaled_from, limited = answer.limited, caution = answer.caution, outside = answer.outside,
-    detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } }
+    scaled_from = answer.scaled_from, borrowed = answer.borrowed, limited = answer.limited, caution = answer.caution,
+    outside = answer.outside, detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } }
 end
 
 -- Sliding-window attention is not sampled. It takes the time of full attention, multiplied by the ratio of FLOPs,
@@ -481,13 +489,26 @@ end
 -- Shares of a step with a width in in_step.step_spread, in a fixed order: reproducible digits.
 local step_kinds = { "attention", "collectives", "experts" }
 
+-- Whether steps of the software were compared on the device's generation. The width of a device without compared steps
+-- covers that none was compared there.
+local function is_known(device, compared)
+  return compared[device.generation] or not in_step.step_spread[device.generation] and next(compared) ~= nil
+end
+
 -- Reasons for a wide interval, in words for people.
-local function reasons_of(device, is_published, is_known, compared, is_recipe, stack)
+local function reasons_of(device, by_facts, compared, is_recipe, stack)
   local list = {}
-  if not is_published then list[1] = ("the steps behind the interval have no device like %s"):format(device.name) end
+  if by_facts >= 0.005 then
+    list[1] = ("%.0f %% of the operators' time follows from facts of %s alone: give the device neighbours or samples")
+      :format(100 * by_facts, device.name)
+  end
+  if by_facts < 1 and not in_step.step_spread[device.generation] then
+    list[#list + 1] = ("the steps behind the interval have no device like %s; its own samples narrow the interval")
+      :format(device.name)
+  end
   if stack.name == "plain" then
     list[#list + 1] = "no software is named (stack=)"
-  elseif not is_known then
+  elseif not is_known(device, compared) then
     local on = table.concat(schema.keys(compared), " and ")
     list[#list + 1] = on == "" and ("a narrow interval was not tested for this software (stack %s)"):format(stack.name)
       or ("a narrow interval of stack %s was tested only on %s, not on %s"):format(stack.name, on, device.generation)
@@ -497,23 +518,26 @@ local function reasons_of(device, is_published, is_known, compared, is_recipe, s
   return list
 end
 
---- What is added to a step's interval if times come from kernel tables instead of samples. First: a half-width relative
---- to the step. Second: one that counts only above it. Third: reasons for a wide interval, in words for people.
----@param shares table attention, collectives, experts, memory: shares of the step
+--- What is added to a step's interval for times that are no samples of the cluster. First: a half-width, as a share of
+--- the step. Second: one that counts only above it. Third: reasons for a wide interval, in words for people. Fourth:
+--- whether `recipe` of the plan has an effect. Samples have no such error: they were measured on this machine, with the
+--- kernels of the software that will run there.
+---@param shares table of ett.step.spread
 ---@param p table plan { dtype, recipe }
 ---@param stack table
 function Profile:step_spread(shares, p, stack)
-  if self:tables_used() ~= "all" then return 0.0, 0.0, {} end
-  local widths, device, compared = in_step.step_spread, self.cluster.device, stacks.compared_on(stack)
-  local width = widths[device.generation]
-  local square = (width or widths.other) ^ 2
-  for _, kind in ipairs(step_kinds) do square = square + (widths[kind] * shares[kind]) ^ 2 end
-  if p.dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
-  -- The width of `other` covers that no step was compared on such a device.
-  local is_known = compared[device.generation] or not width and next(compared) ~= nil
-  if not is_known then square = square + widths.uncompared ^ 2 end
-  return math.sqrt(square), is_known and p.recipe and 0.0 or in_step.own_run * math.sqrt(shares.memory),
-    reasons_of(device, width ~= nil, is_known, compared, p.recipe, stack)
+  local by_tables, widths, device = self:tables_used() == "all", in_step.step_spread, self.cluster.device
+  local borrowed, by_facts = by_tables and 1.0 or shares.borrowed, by_tables and 0.0 or shares.assumed
+  if borrowed == 0 then return 0.0, 0.0, {}, false end
+  local compared = stacks.compared_on(stack)
+  local known = is_known(device, compared)
+  local kernels = (borrowed - by_facts) * (widths[device.generation] or widths.other) + by_facts * widths.facts
+  local square = kernels ^ 2
+  for _, kind in ipairs(step_kinds) do square = square + (borrowed * widths[kind] * shares[kind]) ^ 2 end
+  if p.dtype == "nvfp4" then square = square + (borrowed * widths.nvfp4) ^ 2 end
+  if not known then square = square + (borrowed * widths.uncompared) ^ 2 end
+  local own_run = known and p.recipe and 0.0 or borrowed * in_step.own_run * math.sqrt(shares.memory)
+  return math.sqrt(square), own_run, reasons_of(device, by_facts, compared, p.recipe, stack), known
 end
 
 --- How many operator times come from kernel tables of this cluster, or of the cluster that it is based on: "all",

@@ -79,6 +79,9 @@ local function source_of(line, answer, seconds)
   if answer.outside and answer.provenance == "extrapolated" and seconds > (line.most_outside or 0.0) then
     line.times_outside, line.most_outside = 2 ^ answer.outside, seconds -- of the longest extrapolated time
   end
+  if answer.borrowed and answer.provenance ~= "assumed" then
+    line.borrowed_seconds = (line.borrowed_seconds or 0.0) + seconds
+  end
   line.scaled_from, line.limited = line.scaled_from or answer.scaled_from, line.limited or answer.limited
   line.caution = line.caution or answer.caution
   line.detail = line.detail or detail.text(answer.detail)
@@ -387,7 +390,8 @@ local function assumed_warning(assumed, own)
 end
 
 ---@param host string? of memory.warning
-local function warnings_of(e, cluster, lowered, model, host, profile)
+---@param recipe boolean? whether `recipe` of the plan has an effect; nil: unknown
+local function warnings_of(e, cluster, lowered, model, host, profile, recipe)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
   contradictions[e] = network_tiers.contradictions(cluster, outside)
@@ -416,7 +420,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile)
   list[#list + 1] = assumed_warning(assumed, profile and profile.own)
   local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil,
     predictions = plan_rules.prediction_layers(model) > 0, failures = e.goodput_percent ~= nil,
-    power = e.kwh_per_step ~= nil })
+    power = e.kwh_per_step ~= nil, recipe = recipe ~= false })
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
@@ -443,8 +447,9 @@ local function notes_of(e, cluster, model, times, stack)
   local own = profile and profile.own
   local used = profile and profile.tables_used and profile:tables_used()
   if p.stack and profile and used ~= "all" then
-    notes[#notes + 1] = ("operator times come from samples%s: the stack '%s' changes only memory, launches and "
-      .. "overlaps"):format(used and ", where there are any" or "", p.stack)
+    notes[#notes + 1] = ("operator times come from %s: the stack '%s' changes only memory, launches and overlaps")
+      :format(not (own or profile.other) and "the device's rates" or used and "samples, where there are any"
+      or "samples", p.stack)
   end
   if device.assumed and profile and profile.device_times then
     for _, line in ipairs(operators) do
@@ -603,11 +608,11 @@ function estimate.new(given)
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(step, computed, collectives)
   add_nodes(collectives, c_plan)
-  local low, high, own_run, reasons
+  local low, high, own_run, reasons, recipe
   if given.interval then
     low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
     local share
-    share, own_run, reasons = times:step_spread(spread.shares(lowered, computed, collectives, step), p)
+    share, own_run, reasons, recipe = times:step_spread(spread.shares(lowered, computed, collectives, step), p)
     low, high = spread.widened(step, low, high, share, own_run)
     low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step, demands,
       workspace))
@@ -648,7 +653,7 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, cost.tokens("estimate", given.tokens, p), lowered, result, model,
     function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
-  e.warnings = json.array(warnings_of(e, cluster, lowered, model, host, times.profile))
+  e.warnings = json.array(warnings_of(e, cluster, lowered, model, host, times.profile, recipe))
   e.notes = json.array(notes_of(e, cluster, model, times, lowered.stack))
   return e
 end

@@ -351,11 +351,11 @@ function Times:answer(demands, dtype, hidden, keep)
 end
 
 --- Half-width of the composition error's interval, as a share of the step, and the share that counts only above; 0 if
---- the times come from samples of the cluster. Third: reasons for a wide interval.
+--- the times come from samples of the cluster. Third: reasons for a wide interval. Fourth: whether `recipe` matters.
 ---@param shares table of ett.step.spread
 ---@param p table plan
 function Times:step_spread(shares, p)
-  if not (self.profile and self.profile.step_spread) then return 0.0, 0.0, {} end
+  if not (self.profile and self.profile.step_spread) then return 0.0, 0.0, {}, false end
   return self.profile:step_spread(shares, p, self.stack or self:for_stack(p.stack).stack or stacks.get "plain")
 end
 
@@ -449,13 +449,14 @@ local function refuse(self) require("ett.profile.network.parts").refuse(self.clu
 OfParts.operator, OfParts.collective = refuse, refuse
 
 function OfParts:step_spread(shares, p)
-  local most, most_above, reasons = 0.0, 0.0, {}
+  local most, most_above, reasons, is_known = 0.0, 0.0, {}, false
   for _, own in ipairs(self.parts) do
-    local share, above, list = own:step_spread(shares, p)
+    local share, above, list, known = own:step_spread(shares, p)
     most, most_above = math.max(most, share), math.max(most_above, above)
+    is_known = is_known or known
     for _, reason in ipairs(list) do reasons[reason] = true end
   end
-  return most, most_above, schema.keys(reasons)
+  return most, most_above, schema.keys(reasons), is_known
 end
 
 --- The same with changed times of each part.

@@ -46,7 +46,7 @@ show(("best: faster %.2f, slower %.2f"):format(faster, slower), score(list, nil,
 show(("in use: faster %.2f, slower %.2f"):format(in_step.faster, in_step.slower), score(list))
 
 list = steps(true)
-local uncompared = interval_score.best_uncompared(list)
+local uncompared = interval_score.best(list)
 show(("best without a stack: uncompared %.2f"):format(uncompared), score(list, uncompared))
 uncompared = in_step.step_spread.uncompared
 show(("in use: uncompared %.2f"):format(uncompared), score(list, uncompared))

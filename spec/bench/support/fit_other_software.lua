@@ -74,7 +74,7 @@ end
 for _, name in ipairs(require("ett.base.schema").keys(errors)) do
   print(("%-24s %4d estimates, median error %.1f %%"):format(name, #errors[name], 100 * median(errors[name])))
 end
-for _, value in ipairs { 0, interval_score.best_uncompared(list), in_step.step_spread.uncompared } do
+for _, value in ipairs { 0, interval_score.best(list), in_step.step_spread.uncompared } do
   local mean, inside = interval_score.of(list, value)
   print(("uncompared %.2f: score %.3f, inside %.1f %%"):format(value, mean, 100 * inside))
 end

@@ -35,15 +35,16 @@ function interval_score.step(low, high, ratio)
 end
 
 --- Mean score (width + 20 times the distance of a step outside) and share of steps inside.
----@param list table[] steps { low, high, ratio, share, own_run, weight }
----@param uncompared number? instead of in_step.step_spread.uncompared in each share
+---@param list table[] steps { low, high, ratio, share, own_run, weight }; its field `part` names the value of
+--- in_step.step_spread that is fitted (default "uncompared")
+---@param width number? instead of that value in each share
 ---@param faster number? in_step.faster
 ---@param slower number? in_step.slower
-function interval_score.of(list, uncompared, faster, slower)
-  local in_use = in_step.step_spread.uncompared
+function interval_score.of(list, width, faster, slower)
+  local in_use = in_step.step_spread[list.part or "uncompared"]
   local total, inside, weights = 0.0, 0.0, 0.0
   for _, s in ipairs(list) do
-    local share = uncompared and math.sqrt(s.share ^ 2 - in_use ^ 2 + uncompared ^ 2) or s.share
+    local share = width and math.sqrt(s.share ^ 2 - in_use ^ 2 + width ^ 2) or s.share
     local low = 1 - math.sqrt(s.low ^ 2 + ((faster or in_step.faster) * share) ^ 2)
     local high = 1 + math.sqrt(s.high ^ 2 + ((slower or in_step.slower) * share) ^ 2 + s.own_run ^ 2)
     local own, is_inside = interval_score.step(low, high, s.ratio)
@@ -53,10 +54,10 @@ function interval_score.of(list, uncompared, faster, slower)
   return total / weights, inside / weights
 end
 
---- The multiple of a hundredth up to 0.5 whose score as `uncompared` is best.
-function interval_score.best_uncompared(list)
+--- The multiple of a hundredth up to 1 whose score as that value is best.
+function interval_score.best(list)
   local best, found = math.huge, nil
-  for value = 0, 50 do
+  for value = 0, 100 do
     local own = interval_score.of(list, value / 100)
     if own < best then best, found = own, value / 100 end
   end
