@@ -37,6 +37,21 @@ describe("two plans side by side", function()
     end
   end)
 
+  it("state why an interval is wide, of one side alone with its letter", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local p = { seq = 1024, global_batch = 64, dp = 8, stack = "megatron", recipe = true }
+    local function reasons(b)
+      local c = compare.new(side(p, model, "dgx_h100"), side(random_plans.with(p, b), model, "dgx_h100"))
+      for _, reason in ipairs(c.wide_because) do
+        assert.is_truthy(compare.text(c):find("\nwide: " .. reason, 1, true))
+      end
+      return c.wide_because
+    end
+    assert.same({}, reasons {})
+    assert.same({ "B: recipe=true is not stated: other runs than published recipes are often slower" },
+      reasons { recipe = false })
+  end)
+
   it("compare the whole run where its tokens are given, and state no rounding error as a bubble", function()
     local p = { seq = 1024, global_batch = 64, tp = 2, dp = 4, tokens = 1e9 }
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })

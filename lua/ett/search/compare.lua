@@ -132,11 +132,12 @@ end
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
 ---@return table { a, b = estimates, fields = differing hyper-parameters and plan fields, totals, lines and memory
---- sorted by difference, notes }; a total that one side lacks has only the other's value
+--- sorted by difference, wide_because = reasons for wide intervals, notes }; a total that one side lacks has only the
+--- other's value
 function compare.new(a, b)
   local x = error_module.wrap("side A", estimate.new, a)
   local y = error_module.wrap("side B", estimate.new, b)
-  local self = { a = x, b = y, fields = fields_of(x, y), totals = {}, lines = {} }
+  local self = { a = x, b = y, fields = fields_of(x, y), totals = {}, lines = {}, wide_because = {} }
   for _, total in ipairs(totals) do
     local name = total[1]
     if x[name] or y[name] then
@@ -156,6 +157,7 @@ function compare.new(a, b)
   self.notes[#self.notes + 1] = unlike_runs(x, y)
   add_both(self.notes, a.model.notes or {}, b.model.notes or {})
   add_both(self.notes, estimate.cautions(x), estimate.cautions(y))
+  add_both(self.wide_because, x.wide_because, y.wide_because)
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end
@@ -188,6 +190,7 @@ function compare.text(c)
       ("%+.2f"):format(line.difference_bytes / 1e9), "" }
   end
   for _, line in ipairs(tables.lines(rows, "lrrrl")) do lines[#lines + 1] = line end
+  for _, text in ipairs(c.wide_because) do lines[#lines + 1] = "wide: " .. text end
   for _, note in ipairs(c.notes) do lines[#lines + 1] = "note: " .. note end
   return tables.fit(table.concat(lines, "\n"))
 end

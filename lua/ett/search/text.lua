@@ -161,6 +161,7 @@ local function add_best(lines, s)
   lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
+  if #(e.wide_because or {}) > 0 then lines[#lines + 1] = "  wide: " .. table.concat(e.wide_because, "; ") end
   for _, row in ipairs(report.run(e)) do lines[#lines + 1] = "  " .. row[2] end
   local row = s.rows[1]
   local others = unfilled(s, row)

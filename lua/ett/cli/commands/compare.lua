@@ -126,7 +126,7 @@ local function compare_sides(opts, sides, files, words)
   local compare = require "ett.search.compare"
   local c = compare.new(two_sides(opts, sides, files, words))
   local value = { fields = json.array(c.fields), totals = c.totals, lines = c.lines, memory = c.memory,
-    fits = { a = c.a.fits, b = c.b.fits }, notes = json.array(c.notes) }
+    fits = { a = c.a.fits, b = c.b.fits }, wide_because = json.array(c.wide_because), notes = json.array(c.notes) }
   if print_value(opts, value) then return end
   if not opts.quiet then return print(require("ett.base.pretty").plain(compare.text(c))) end
   for _, e in ipairs { c.a, c.b } do print(("%.17g"):format(e.step_seconds)) end

@@ -118,6 +118,7 @@ local function best_of(s, model)
     device = e.device, cluster = e.cluster, bottleneck = x.bottleneck, parts = x.part_seconds,
     gains = json.array(x.gains),
     neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
+    wide = e.wide_because,
     plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
     sure = json.array(s.sure and sure.sentences(s.sure, "plan") or {}),
     dollars_per_billion_tokens = e.dollars_per_billion_tokens }

@@ -204,7 +204,7 @@ function summary() {
         { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }, { key: "fits", title: "fits", as: v => v ? "yes" : "no" }], best.neighbours.slice(0, 8))),
       el("div", {}, el("h3", {}, "Memory of the fullest device"), table([{ key: "name", title: "kind", text: true, as: String }, { key: "bytes", title: "bytes", as: v => bytes(v) },
         { key: "source", title: "from", text: true, as: v => v || "" }], best.memory))),
-    el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)),
+    el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)), best.wide.map(w => el("li", {}, "The interval is wide: " + w + ".")),
       el("li", {}, "Intervals cover the errors of operators and messages. All runs of one operator or message share an error, and plans on one device share these errors."),
       el("li", {}, show(data.ruled_out.rule) + " layouts break a rule" + (data.first_rule ? ", the first: " + data.first_rule : "") + ".")));
   main.append(node);
