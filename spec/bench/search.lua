@@ -155,24 +155,27 @@ local function kills(rows)
     "yes", done == whole)
 end
 
---- Pairs of published steps of one source, model, cluster, number of GPUs and batch, as a search compares them:
---- { source =, log, apart, same (ett.search.sure), off = the measured log minus `log`, held = whether the first
---- plan was faster }.
-local function pairs_of(entries)
-  local sure, explain, published = require "ett.search.sure", require "ett.search.explain", require "published"
+-- Fields that the steps of a pair have in common, beside their batch: on one device, and anywhere.
+local on_device = { "arch", "hidden", "layers", "device", "gpus", "seq", "vocab", "precision", "framework" }
+local anywhere = { "arch", "hidden", "layers", "gpus", "seq" }
+
+--- Pairs of published steps of one model, number of GPUs and batch, as a search compares them: { source = of both,
+--- kind = "device", "software" or "device and software" where these differ, log, apart, same (ett.search.sure),
+--- off = the measured log minus `log`, held = whether the first plan was faster }.
+---@param names string[] on_device (pairs of one source), or anywhere (pairs of two devices or software)
+local function pairs_of(entries, names)
+  local sure, published = require "ett.search.sure", require "published"
   local groups, list = {}, {}
   for _, entry in ipairs(entries) do
     local r, e = entry.row, entry.answer
     if e and (r.grade == "A" or r.grade == "A-") and not r.duplicate_of and r.step_seconds and r.use == "step" then
-      local parts, whole = explain.parts(e), 0.0
-      for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
-      local id = {}
-      for i, name in ipairs { "arch", "hidden", "layers", "device", "gpus", "seq", "vocab", "precision",
-        "framework" } do id[i] = tostring(r[name]) end
-      id = ("%s %s %s"):format(published.source(r), table.concat(id, " "), e.plan.global_batch)
+      local id, plan = {}, sure.plan(e, e.step_seconds)
+      for i, name in ipairs(names) do id[i] = tostring(r[name]) end
+      id = ("%s %s %s"):format(names == on_device and published.source(r), table.concat(id, " "), e.plan.global_batch)
       groups[id] = groups[id] or {}
-      table.insert(groups[id], { seconds = e.step_seconds, parts = parts, whole = whole,
-        program = sure.program(e), measured = r.step_median or r.step_seconds, source = published.source(r) })
+      plan.measured, plan.source, plan.device = r.step_median or r.step_seconds, published.source(r), r.device
+      plan.software, plan.place = r.framework, ("%s %s"):format(r.device, r.framework)
+      table.insert(groups[id], plan)
     end
   end
   for _, id in ipairs(require("ett.base.schema").keys(groups)) do
@@ -180,8 +183,11 @@ local function pairs_of(entries)
       for k = i + 1, #groups[id] do
         local b = groups[id][k]
         local difference = sure.difference(a, b)
-        if difference.log ~= 0 and a.measured ~= b.measured then
-          difference.source, difference.held = a.source, a.measured < b.measured
+        local kind = (a.device ~= b.device and "device" or "") .. (a.software ~= b.software and "software" or "")
+        if difference.log ~= 0 and a.measured ~= b.measured and (names == on_device or kind ~= "") then
+          difference.source, difference.held = a.source .. (names == anywhere and b.source or ""),
+            a.measured < b.measured
+          difference.kind = kind == "devicesoftware" and "device and software" or kind
           difference.off = math.log(b.measured / a.measured) - difference.log
           list[#list + 1] = difference
         end
@@ -278,6 +284,24 @@ local function calibration(rows, list)
     all.shared), "", nil)
 end
 
+--- How often the chances of pairs of two devices or software hold. Pairs of two sources are weighted by the square root
+--- of their number.
+local function calibration_apart(rows, list)
+  local sure, counts, kinds = require "ett.search.sure", {}, {}
+  for _, pair in ipairs(list) do counts[pair.source] = (counts[pair.source] or 0) + 1 end
+  for _, pair in ipairs(list) do
+    kinds[pair.kind] = kinds[pair.kind] or { n = 0, weight = 0.0, stated = 0.0, held = 0.0 }
+    local k, chance, weight = kinds[pair.kind], sure.of(pair, sure), counts[pair.source] ^ -0.5
+    k.n, k.weight, k.stated = k.n + 1, k.weight + weight, k.stated + weight * math.max(chance, 1 - chance)
+    k.held = k.held + ((chance > 0.5) == pair.held and weight or 0.0)
+  end
+  for _, kind in ipairs(require("ett.base.schema").keys(kinds)) do
+    local k = kinds[kind]
+    rows[#rows + 1] = row(("pairs of another %s, %d: chance stated %.1f %%, held"):format(kind, k.n,
+      100 * k.stated / k.weight), ("%.1f %%"):format(100 * k.held / k.weight), "", nil)
+  end
+end
+
 --- Decisions on vTrain's measured plans, and how often stated chances hold.
 local function decisions(rows)
   local published_rows, why = require("published").rows()
@@ -291,7 +315,8 @@ local function decisions(rows)
     ("%.1f %%"):format(d.right_percent), ">= 92", d.right_percent >= 92)
   rows[#rows + 1] = row("vTrain's plans: regret of the plan chosen", ("%.1f %%"):format(d.regret_percent), "<= 1",
     d.regret_percent <= 1)
-  calibration(rows, pairs_of(entries))
+  calibration(rows, pairs_of(entries, on_device))
+  calibration_apart(rows, pairs_of(entries, anywhere))
 end
 
 function bench.run()

@@ -8,7 +8,7 @@ local function plan(seconds, network, program)
   for _, name in ipairs(explain.part_order) do parts[name] = 0.0 end
   parts.compute, parts.network = seconds * (1 - network), seconds * network
   return { seconds = seconds, value = seconds, parts = parts, whole = seconds, program = program, place = "x",
-    spread = 0.1 }
+    software = "s", spread = 0.1, runs = 0.3 }
 end
 
 describe("the probability that a plan is faster", function()
@@ -50,6 +50,25 @@ describe("the probability that a plan is faster", function()
     assert.equal(unlike, sure.rows(rows, estimate_of).best_percent)
   end)
 
+  it("is less certain for plans of two software: each has the errors of its steps and of its runs", function()
+    local rows, own_run = {}, 0.0
+    for i, stack in ipairs { "megatron", "torchtitan" } do rows[i] = { values = { 0.9 + 0.1 * i }, stack = stack } end
+    local function best()
+      return sure.rows(rows, function(row)
+        local step = row.values[1]
+        return { device = "x", stack = row.stack, plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1, stack = row.stack },
+          step_seconds = step, low_seconds = 0.9 * step, high_seconds = (1 + math.sqrt(0.01 + own_run ^ 2)) * step,
+          own_run_seconds = own_run * step, operators = {}, collectives = {}, idle_seconds = step }
+      end).best_percent
+    end
+    local recipes = best()
+    own_run = 0.5
+    local others = best()
+    rows[2].stack = "megatron:launch_seconds=0" -- the same software
+    local same = best()
+    assert.is_true(others < recipes - 3 and recipes < same - 3, ("%g %g %g"):format(others, recipes, same))
+  end)
+
   it("is settled by measuring an operator or a collective whose shares differ, if any", function()
     local function measure_first(first, second)
       local function estimate_of(row)
@@ -75,10 +94,27 @@ describe("the probability that a plan is faster", function()
     end
   end)
 
+  it("counts the errors of a device once: its interval contains those of its parts", function()
+    local one, other = plan(1, 0.1, "a"), plan(1.3, 0.1, "b")
+    other.place = "y"
+    local scale = math.sqrt(sure.own ^ 2 + one.spread ^ 2 + other.spread ^ 2)
+    assert.near(scale, sure.scale(sure.difference(one, other), sure), 1e-12)
+    local like = { plan(1, 0.1, "a"), plan(1.3, 0.5, "b"), other } -- within a place, shares count as before
+    assert.near(sure.chance(like[1], like[2]), sure.chance(plan(1, 0.1, "a"), plan(1.3, 0.5, "b")), 1e-12)
+    like[3].value = 1e9
+    assert.near(sure.best(like, 20000)[1], sure.chance(like[1], like[2]), 0.02)
+  end)
+
   it("agrees with random draws of the errors of two devices", function()
     for _, case in ipairs { { 1.03, 0.12, 0.02 }, { 1.2, 0.1, 0.1 }, { 1.5, 0.7, 0.2 }, { 0.7, 0.3, 0.4 } } do
       local one, other = plan(1, 0.1, "a"), plan(case[1], case[2], "b")
       other.place, other.spread = "y", case[3]
+      local shared = sure.best({ one, other }, 20000)[1]
+      assert.near(shared, sure.chance(one, other), 0.01)
+      local never = plan(1e9, 0.1, "c") -- draws the errors of its software, too
+      never.place, never.software = "z", "t"
+      assert.near(shared, sure.best({ one, other, never }, 20000)[1], 0.01)
+      other.software = "t"
       assert.near(sure.best({ one, other }, 20000)[1], sure.chance(one, other), 0.01)
     end
   end)
@@ -90,7 +126,7 @@ describe("the probability that a plan is faster", function()
     local function estimate_of(row, interval)
       wanted[interval] = true
       return { device = row.cluster, plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = row.values[1],
-        low_seconds = 0.8 * row.values[1], high_seconds = 1.2 * row.values[1], operators = {}, collectives = {},
+        low_seconds = 0.6 * row.values[1], high_seconds = 1.5 * row.values[1], operators = {}, collectives = {},
         idle_seconds = row.values[1] }
     end
     local s = sure.rows(rows, estimate_of)
@@ -111,7 +147,7 @@ describe("the probability that a plan is faster", function()
     end
     for i = 1, 150 do
       local difference = { source = "source " .. i % 5, log = 0.2 + 0.2 * uniform(), apart = 0.1 * uniform() ^ 3,
-        same = i % 3 == 0, devices = 0.0 }
+        same = i % 3 == 0, places = 0.0 }
       local y = 2 * uniform() - 1 -- a draw of t with two degrees of freedom
       difference.off = sure.scale(difference, truth) * y * math.sqrt(2 / (1 - y * y))
       difference.held = difference.log + difference.off > 0
