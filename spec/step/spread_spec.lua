@@ -120,7 +120,7 @@ describe("a step's interval", function()
     local function on(knowledge, recipe, model)
       local cluster = copied(require("ett.profile.cluster").get "perlmutter")
       if knowledge < 4 then cluster.profile = nil end
-      if knowledge < 3 then cluster.device.folder = nil end
+      if knowledge < 3 then cluster.device.folder = model == "gpt" and "/" or nil end -- a folder without tables
       if knowledge < 2 then cluster.device.neighbours = nil end
       return estimate.new { cluster = cluster, model = require("ett.model").new(model, { layers = 8, hidden = 4096,
         heads = 32, vocab = 50304 }), plan = { seq = 2048, micro_batch = 4, micro_batches = 4, tp = 4, dtype = "fp16",

@@ -585,6 +585,18 @@ local function with_user(cluster, users)
   return users
 end
 
+-- Whether a table of products exists: of the device, or of a neighbour. Their folders may have none.
+local function has_products(device)
+  local kernels, list = require "ett.profile.kernels", { device }
+  for _, key in ipairs(device.neighbours or {}) do list[#list + 1] = device_module.get(key) end
+  for _, own in ipairs(list) do
+    for _, dtype in ipairs(own:dtypes()) do
+      if kernels.own(own, "gemm", dtype) then return true end
+    end
+  end
+  return false
+end
+
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
 ---@param own table? a profile that replaces the one named in the cluster file
@@ -604,7 +616,8 @@ function cluster_profile.open(cluster, own, users)
       cluster.device.name)
   end
   local device = cluster.device
-  local wanted = device_module.has_tables(device) and (by_device or not own and not cluster.profile)
+  local wanted = device_module.has_tables(device) and (by_device or not own and not cluster.profile
+    and has_products(device))
   local device_times = wanted and require "ett.profile.device_times"
   -- A device with neither neighbours nor these facts has rooflines of its rates only.
   local tables = wanted and (by_device or device.neighbours or not device_times.lacking(device))
