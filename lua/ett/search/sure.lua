@@ -9,10 +9,10 @@
 -- steps have heavy tails. Plans on two devices, or under two software, have separate errors: the squares of both, from
 -- the intervals of their steps, replace shared^2 |w - w'|^2. An interval contains the errors of the parts. The error of
 -- runs that are no recipes counts only between two software: otherwise one software runs both plans.
--- It has no constant of its own. Pairs of published steps of one model, batch and number of GPUs test it (`ett bench
--- search`). The mean chance of pairs of two software is 78 %, and 79 % of them are in the stated order. With the errors
--- of one software it would be 83 %. Of pairs of two devices it is 91 %, and 93 % are in that order. With shared^2 (|w|^2
--- + |w'|^2) in addition it would be 79 %.
+-- This has no constant of its own. Pairs of published steps of one model, batch and number of GPUs test it (`ett bench
+-- search`). For pairs of two software the mean chance is 78 %, and 79 % are in the stated order. With the errors of one
+-- software it would be 83 %. For pairs of two devices it is 91 %, and 93 % are in that order. If shared^2 (|w|^2 +
+-- |w'|^2) were added, it would be 79 %.
 --
 -- The constants are maximum-likelihood estimates on a grid. The data are pairs of published steps, with the error of
 -- each pair's difference. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is
