@@ -7,15 +7,17 @@ local op = { name = "moe_permute", family = "router", gathers = true,
   summary = "copies of tokens in the order of their experts" }
 
 -- slots, seq: places and tokens of a one-hot mask (shapes.mask). repeated: 1 if tokens are repeated before their copies
--- are gathered. looped: experts that gather their tokens one after the other.
+-- are gathered. looped: experts that gather their tokens one after the other. padded: 1 if the copies are gathered
+-- again, with rows of zeros that fill up the experts' groups.
 op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?",
-  repeated = "natural?", looped = "count?" }
+  repeated = "natural?", looped = "count?", padded = "natural?" }
 
 function op.shape(c)
   local slots, seq = shapes.mask(c)
   return { tokens = shapes.routed_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq,
     repeated = c.repeats_tokens and c.top_k > 1 and not slots and 1 or nil,
-    looped = c.loops_experts and not slots and shapes.experts(c) or nil }
+    looped = c.loops_experts and not slots and shapes.experts(c) or nil,
+    padded = c.pads_copies and not slots and 1 or nil }
 end
 
 --- Forward only copies; backward sums the gradients of a token's copies.
@@ -29,8 +31,10 @@ function op.bytes(s, dtype) return rows(s, dtype) end
 
 --- Repeated tokens, in the order of the tokens; backward needs no such kernel. In a loop over experts the gradient of
 --- each expert's gather has the size of all tokens: it is filled with zeros and added to the sum of those before it
---- (PyTorch, index_backward: new_zeros and index_put; one write, two reads, one write).
+--- (PyTorch, index_backward: new_zeros and index_put; one write, two reads, one write). Padding copies all rows behind
+--- a row of zeros, and gathers them by index: two reads, two writes. Its backward pass is such an index_backward.
 function op.beside_bytes(s, pass)
+  if s.padded then return 4 * width "bf16" * (s.tokens + 0.0) * s.hidden * s.top_k end
   if s.looped then return pass == "backward" and s.looped * 4 * width "bf16" * (s.tokens + 0.0) * s.hidden or 0.0 end
   return s.repeated and pass == "forward" and rows(s, "bf16") or 0.0
 end

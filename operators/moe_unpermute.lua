@@ -6,12 +6,17 @@ local width = require("ett.operator.memory").width
 local op = { name = "moe_unpermute", family = "router", gathers = true,
   summary = "weighted sum of experts' outputs, by token" }
 
--- slots, seq: places and tokens of a one-hot mask (shapes.mask)
-op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?" }
+-- slots, seq: places and tokens of a one-hot mask (shapes.mask). padded: 1 if rows of padding are removed first.
+-- scattered, batched: 1 if PyTorch's scatter_add, or a batched product in fp32, sums the copies.
+op.schema = { tokens = "count", hidden = "count", top_k = "count", slots = "count?", seq = "count?",
+  padded = "natural?", scattered = "natural?", batched = "natural?" }
 
 function op.shape(c)
   local slots, seq = shapes.mask(c)
-  return { tokens = shapes.returned_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq }
+  return { tokens = shapes.returned_tokens(c), hidden = c.hidden, top_k = c.top_k, slots = slots, seq = seq,
+    padded = c.pads_copies and not slots and 1 or nil,
+    scattered = c.combine == "scatter_add" and not slots and 1 or nil,
+    batched = c.combine == "bmm" and not slots and 1 or nil }
 end
 
 --- Forward weighs and sums. Backward weighs the gradient, and multiplies it with the copies for the weights' gradient.
@@ -23,10 +28,28 @@ local function row(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) e
 --- the copies' gradients.
 function op.bytes(s, dtype, pass) return row(s, dtype) * (1 + (pass == "backward" and 2 or 1) * s.top_k) end
 
+--- Bytes beside those of one fused kernel, which moves 2 for each value of the copies and 2 for each of the tokens, and
+--- 4 and 2 backward. PyTorch's operators are counted one by one, in bytes for each value of a copy unless stated:
+--- padded: index_put on a view (4). Backward: the gradient of a slice, zeros and a copy (6), that of the view, a copy
+--- and a clone (8), and a gather (4).
+--- scattered: a cast (6), a product (8), a cast (6), zeros (2 a token's value), scatter_add (2, and 6 a token's value).
+--- Backward: a gather (2), a cast (6), two products (20), a sum (4), a cast (6).
+--- batched: zeros and index_put (6), a cast (6), a product (4, and 4 a token's value), a cast (6 a token's value).
+--- Backward: a cast (6 a token's value), two products (8, and 8 a token's value), a cast (6), a gather (4).
+function op.beside_bytes(s, pass)
+  local token, backward = (s.tokens + 0.0) * s.hidden, pass == "backward"
+  local copy, bytes = token * s.top_k, 0.0
+  if s.padded then bytes = bytes + (backward and 18 or 4) * copy end
+  if s.scattered then bytes = bytes + (backward and 34 * copy or 20 * copy + 6 * token) end
+  if s.batched then bytes = bytes + 14 * copy + (backward and 12 or 8) * token end
+  return bytes
+end
+
 --- Stores the copies, for the gradient of the weights; only the fp32 weights if the activation of the experts already
 --- applied them (Megatron-Core's memory-efficient permutation, arXiv 2603.07685). A one-hot mask holds the weights.
 function op.activation_bytes(s, dtype, stack)
   if stack and stack.weighs_activations then return 4.0 * s.tokens * s.top_k end
+  if s.scattered or s.batched then return 4.0 * s.tokens * s.hidden * s.top_k end -- the product's input
   return row(s, dtype) * s.top_k + shapes.mask_bytes(s, dtype)
 end
 

@@ -651,6 +651,36 @@ describe("kernels in a step", function()
     assert.is_true(step "maxtext" > 1.1 * step "maxtext:repeats_tokens=false")
   end)
 
+  it("move the bytes of each of PyTorch's operators that pad, weight and sum the copies of tokens", function()
+    -- Bytes for each value of the copies, forward and backward, and of the tokens.
+    local counted = { pads_copies = { moe_permute = { 8, 8 }, moe_unpermute = { 4, 18 } },
+      ["combine=scatter_add"] = { moe_unpermute = { 20, 34 }, tokens = { 6, 0 } },
+      ["combine=bmm"] = { moe_unpermute = { 14, 14 }, tokens = { 8, 12 } } }
+    local function times(words)
+      local out, plan = {}, { seq = 4096, micro_batch = 4, micro_batches = 1, dp = 8, ep = 8, zero = 3,
+        stack = "plain" .. words }
+      local e = estimate.new { model = require("ett.model").new "qwen3-30b-a3b", cluster = "dgx_h200", plan = plan }
+      for _, line in ipairs(e.operators) do out[line.name] = line.seconds end
+      return out
+    end
+    local device, fused, op = devices.get "h200_sxm", times "", require("ett.operator").get "moe_unpermute"
+    for _, way in ipairs { "scattered", "batched" } do -- the product stores its input in fp32
+      local shape = { tokens = 4096, hidden = 512, top_k = 8, [way] = 1 }
+      assert.equal(4.0 * 4096 * 512 * 8, op.activation_bytes(shape, "bf16"))
+    end
+    for words, more in pairs(counted) do
+      local found = times(":" .. words)
+      for _, name in ipairs { "moe_permute", "moe_unpermute" } do
+        local bytes = 0.0
+        for pass = 1, more[name] and 2 or 0 do
+          bytes = bytes + 16384.0 * 2048 * (8 * more[name][pass] + (more.tokens or { 0, 0 })[pass])
+        end
+        local time = 48 * bytes / device.memory_bandwidth / in_step.stream_share
+        assert.near(time, found[name] - fused[name], 1e-9 + 0.02 * time, name .. words)
+      end
+    end
+  end)
+
   it("add the input gradients of separate gates, and no sum of gathered biases' gradients", function()
     local device, stack = devices.get "tpu_v7x", stack_module.get "maxtext"
     local x = { batch = 64, tokens = 4096, in_features = 4096, out_features = 3072 }

@@ -757,7 +757,8 @@ local function items_of(model, p, times)
   c.mask_sequences = software.one_hot_experts == "micro_batch" and p.micro_batch or 1
   c.loops_experts = software.grouped == "loop" or nil
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
-  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates" } do
+  c.combine = software.combine
+  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates", "pads_copies" } do
     c[name] = software[name] or nil
   end
   local of_ops = {} -- items of layers that share a list of entries
