@@ -60,7 +60,7 @@ factors.list = {
   { "grouped.kernel", place("grouped", "kernel"), prior = 1.1, spread = 0.15, on = moe },
   { "power_exponent", place("power_exponent"), prior = 0.5, spread = 0.3, on = on("^B[23]", "^GB", "96GB") },
   { "communication_share", of_stacks("communication_share", "megatron", "megatron_fsdp", "megatron_2021",
-    "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan", "internevo"),
+    "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan", "internevo", "maxtext"),
     prior = 0.15, spread = 0.5 },
   { "apart", place("apart"), prior = 0.5, spread = 0.5, on = moe },
   { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.6, spread = 0.3, on = ampere },

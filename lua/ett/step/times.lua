@@ -365,7 +365,11 @@ function Times:for_stack(name)
   if not name then return self end
   local known = self.stacks[name]
   if not known then
-    local stack = type(name) == "table" and name or stacks.get(name)
+    local stack, device = type(name) == "table" and name or stacks.get(name), self.cluster.device
+    -- The links of TPUs have engines of their own; the shares are those of NCCL's and RCCL's kernels.
+    if device and device.generation == "tpu" then
+      stack = merged(stack, { communication_share = 0.0, exchange_communication_share = 0.0 })
+    end
     local profile = self.profile and self.profile.with_stack and self.profile:with_stack(stack) or self.profile
     known = times.new(self.cluster, profile or false)
     known.stack = stack
