@@ -21,6 +21,11 @@ ett: simple-transformer: 2 limits are violated:
   d_internal_ratio x d_model = 2560 must be divisible by tp = 3; nearest passing: 2 or 4
 ?1
 
+$ ett simple-transformer --n_layers 4 --d_model 1024 --d_internal_ratio 0; ett simple-transformer --n_layers 1 --d_model 8
+ett: simple-transformer: d_internal_ratio x d_model must be at least 1, got 0
+ett: simple-transformer: the run has no batch: 20 tokens for each of 640 parameters are fewer than a batch of 4194304; give --dataset_size
+?1
+
 $ ett simple-transformer --n_layers 10 --d_model 512 --chip B200
 ett: simple-transformer: option '--chip_type' must be one of H100, A100_40GB, H100_x64_pod, RTX4090, got 'B200'...
 ?2

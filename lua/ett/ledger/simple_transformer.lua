@@ -53,6 +53,7 @@ local function check(L, o)
   divides("n_layers", o.n_layers, "pp x pipeline_interleaving", o.pp * o.pipeline_interleaving)
   L:check("at_least", "pp (an interleaved pipeline needs two stages)", o.pp, "2 when pipeline_interleaving > 1",
     select(lt(1, o.pipeline_interleaving), 2, 0))
+  L:check("at_least", "d_internal_ratio x d_model", o.d_internal_ratio * o.d_model, "1", 1)
   divides("d_internal_ratio x d_model", o.d_internal_ratio * o.d_model, "tp", o.tp)
   divides("d_model", o.d_model, "tp2", o.tp2)
 end

@@ -154,6 +154,10 @@ local function described(o, version)
   if #broken == 0 and (r.days - r.days ~= 0 or r.utilization - r.utilization ~= 0 or r.flop - r.flop ~= 0) then
     broken[1] = { text = "the run has no finite time; the rates, widths and sizes must be greater than 0" }
   end
+  if #broken == 0 and version == "corrected" and r.batches == 0 then
+    broken[1] = { text = ("the run has no batch: 20 tokens for each of %.15g parameters are fewer than a batch of "
+      .. "%.15g; give --dataset_size"):format(r.P, m.batch_size * m.seq_len) }
+  end
   if #broken > 0 then error_module.raise("limit", "simple-transformer: %s", violations.message(broken)) end
   return m, r, chip
 end
