@@ -714,6 +714,10 @@ modules:
     assert.equal(512, primus(post:format "megatron" .. "  a: { framework: x, overrides: { seq_length: 1 } }\n").seq)
     assert.matches("modules.pre_trainer.framework must be 'megatron', got 'other'",
       (primus(post:format "megatron" .. pre:format "other")), 1, true)
+    for value, dtype in pairs { ["false"] = "bf16", ["e2m1"] = "nvfp4", ["e2m1, fp4_recipe: mxfp4"] = "mxfp4" } do
+      assert.equal(dtype, primus("  pre_trainer: { framework: megatron, overrides: { seq_length: 512, fp4: " .. value
+        .. " } }\n").dtype)
+    end
     assert.matches("modules.a_post.framework must be 'megatron', got 'other'", (primus(post:format "other")), 1, true)
   end)
 

@@ -340,9 +340,26 @@ describe("kernels in a step", function()
     assert.near(seconds(device, "linear_up", large, "mxfp8"), seconds(device, "linear_up", large, "fp8_block"), 1e-9)
   end)
 
+  it("take mxfp4's products from AMD's tables, elsewhere from those of nvfp4", function()
+    assert.equal(seconds(devices.get "gb300", "linear_up", large, "nvfp4"),
+      seconds(devices.get "gb300", "linear_up", large, "mxfp4"))
+    -- TFLOP/s of AITER's kernels on MI355X: AMD-AGI/Primus-Turbo pull request 514.
+    for shape, rate in pairs { ["32768 6144 4096"] = 4454, ["32768 4096 4096"] = 4495, ["32768 28672 4096"] = 4490,
+      ["32768 4096 14336"] = 5254, ["32768 4096 6144"] = 4696 } do
+      local m, n, k = shape:match "(%d+) (%d+) (%d+)"
+      local found = kernels.of(devices.get "mi355x", "gemm", "mxfp4"):predict { m = m + 0, n = n + 0, k = k + 0 }
+      assert.near(1, 2.0 * m * n * k / found / (rate * 1e12), 0.07, shape)
+    end
+    assert.equal("mi355x", kernels.of(devices.get "mi350x", "gemm", "mxfp4").from)
+    for name, has in pairs { h200_sxm = false, mi325x = false, mi350x = true, b200_sxm = true, l40s = false } do
+      assert.equal(has, table.concat(devices.get(name):dtypes(), " "):find("mxfp4", 1, true) ~= nil, name)
+    end
+  end)
+
   it("quantise operands besides the two products of a backward pass", function()
     local device, m, k, n = devices.get "b200_sxm", 8192, 8192, 16384
-    local bytes = { fp8 = 2 * m * k, nvfp4 = 2 * 0.5625 * m * k + 4 * (m * k + m * n) }
+    local bytes = { fp8 = 2 * m * k, nvfp4 = 2 * 0.5625 * m * k + 4 * (m * k + m * n),
+      mxfp4 = 2 * 0.53125 * m * k }
     for dtype, moved in pairs(bytes) do
       local products = seconds(device, "linear_up", { tokens = m, in_features = n, out_features = k }, dtype)
         + seconds(device, "linear_up", { tokens = n, in_features = m, out_features = k }, dtype)
@@ -780,7 +797,7 @@ describe("kernels in a step", function()
       end,
     }
     local model = require("ett.model").new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1024 })
-    for dtype, size in pairs { bf16 = 2, fp8 = 1, mxfp8 = 33 / 32, nvfp4 = 9 / 16 } do
+    for dtype, size in pairs { bf16 = 2, fp8 = 1, mxfp8 = 33 / 32, nvfp4 = 9 / 16, mxfp4 = 17 / 32 } do
       for stack, gathered in pairs { plain = 2, megatron = size } do
         asked, most = {}, 0.0
         estimate.new { model = model, cluster = "dgx_b200", profile = profile, plan = { seq = 1024, tp = 4,

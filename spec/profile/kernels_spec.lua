@@ -6,6 +6,7 @@ local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local merged = require "ett.base.merged"
 local norm = require "ett.profile.kernels.norm"
+local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local training = require "ett.profile.kernels.attention_training"
 
@@ -128,7 +129,7 @@ describe("the bundled devices", function()
     local gemm, device = require "ett.profile.kernels.gemm", device_module.get "h100_sxm"
     local x = { m = 64, n = 1024, k = 65536 } -- 8 tiles of 64 x 128 on 132 multiprocessors
     local function over_memory(dtype)
-      local bytes = gemm.element_bytes[dtype] * (x.m + x.n) * x.k + 2.0 * x.m * x.n
+      local bytes = schema.dtype_bytes[dtype] * (x.m + x.n) * x.k + 2.0 * x.m * x.n
       return gemm.analyse(device, dtype, x) / (bytes / device.memory_bandwidth)
     end
     assert.is_true(over_memory "bf16" < 2)

@@ -327,7 +327,8 @@ describe("the memory of an estimate", function()
     -- Bytes of one weight beyond its 16 bits: beside, only and single.
     for case, bytes in pairs { ["dgx_h100 fp8"] = { 2, 0, -1 }, ["dgx_h100 fp8_block"] = { 2, 0, -1 },
       ["dgx_b200 fp8"] = { 1, -1, -1 }, ["gb300_nvl72 mxfp8"] = { 2 + 1 / 16, 1 / 16, 1 / 16 },
-      ["dgx_b200 nvfp4"] = { 9 / 8, 9 / 8 - 2, 9 / 8 - 2 }, ["dgx_b200 bf16"] = { 0, 0, 0 } } do
+      ["dgx_b200 nvfp4"] = { 9 / 8, 9 / 8 - 2, 9 / 8 - 2 },
+      ["mi355x_node mxfp4"] = { 17 / 16, 17 / 16 - 2, 17 / 16 - 2 }, ["dgx_b200 bf16"] = { 0, 0, 0 } } do
       local cluster, dtype = case:match "(%S+) (%S+)"
       assert.near(bytes[1] * products, weights(cluster, dtype, "") - plain, 1, case)
       assert.near(bytes[2] * products, weights(cluster, dtype, ":quantised_weights=only") - plain, 1, case)

@@ -237,7 +237,9 @@ describe("a step's interval", function()
     assert.is_true(half_width(step({ ep = 8, dp = 8, recipe = true }, { layers = 8, hidden = 2048, heads = 16,
       vocab = 32000, experts = 64, top_k = 4, moe_ffn = 768 })) > dense + 0.05)
     assert.is_true(half_width(step { stack = false }) > dense + 0.02)
-    assert.is_true(half_width(step({ dtype = "nvfp4" }, nil, "dgx_b200")) > half_width(step({ dtype = "fp8" }, nil,
-      "dgx_b200")) + 0.01)
+    for _, dtype in ipairs { "nvfp4", "mxfp4" } do
+      assert.is_true(half_width(step({ dtype = dtype }, nil, "dgx_b200")) > half_width(step({ dtype = "fp8" }, nil,
+        "dgx_b200")) + 0.01)
+    end
   end)
 end)

@@ -12,7 +12,7 @@ local moe = { name = "moe", summary = "fused layer of experts, forward", table =
   rounds = { default = 80 } }
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
-local element_bytes = require("ett.profile.kernels.gemm").element_bytes
+local element_bytes = require("ett.base.schema").dtype_bytes
 
 -- (hidden, ffn) of ungated experts with two matrices (Nemotron). All other experts are gated and have three.
 local plain = { ["2688 1856"] = true, ["4096 2688"] = true, ["1024 2688"] = true, ["8192 5120"] = true,

@@ -31,7 +31,7 @@ local describe = schema.describe
 
 --- Bytes of one element of a dtype.
 schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1, fp8_block = 1,
-  mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
+  mxfp8 = 1 + 1 / 32, mxfp4 = 0.5 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
 local dtype_bytes = schema.dtype_bytes
 -- Other names of types, for messages.
 local also_called = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32", fp4 = "nvfp4" }
@@ -61,9 +61,9 @@ local kinds = {
   text_or_table = { "a string or a table", function(v) return type(v) == "string" or type(v) == "table" end },
   list = { "a list", function(v) return type(v) == "table" and (next(v) == nil or v[1] ~= nil) end },
   any = { "any value", function(v) return v ~= nil end },
-  dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32",
+  dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp4, mxfp8, nvfp4, tf32",
     function(v) return dtype_bytes[v] ~= nil end },
-  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (not int8)",
+  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp4, mxfp8, nvfp4, tf32 (not int8)",
     function(v) return v ~= "int8" and dtype_bytes[v] ~= nil end },
   model = { "a model of ett.model.new, .list or .huggingface",
     function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end },

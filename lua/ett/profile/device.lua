@@ -21,7 +21,7 @@ local function within(least, most, unit, needed)
 end
 
 local watts, rate = { "nonnegative", most = 1e6, unit = "watts" }, within(1e6, 1e19, "FLOP/s")
-local peaks = { nvfp4 = rate, mxfp4 = rate }
+local peaks = {}
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = rate end
 
 --- The fields of a device, in its own file or inside a cluster file. clusters/devices/README.md states their meanings.
@@ -70,7 +70,8 @@ function Device:exponential_rate()
 end
 
 --- Data types of products that a device supports. fp8_block needs only plain fp8, because software applies its scales.
---- Hardware that scales blocks of 32 elements (mxfp8) also has 4-bit products.
+--- Hardware that scales blocks of 32 elements (mxfp8) also has 4-bit products. Tensor cores with nvfp4 also have mxfp4
+--- (PTX: mma with kind::mxf4nvf4, block scales of 16 or 32 elements); AMD's have only mxfp4.
 ---@return string[]
 function Device:dtypes()
   local rates, list = self.peak_flops, schema.keys(self.peak_flops)
@@ -79,6 +80,7 @@ function Device:dtypes()
   end
   add("fp16", rates.bf16)
   add("fp8_block", rates.fp8)
+  add("mxfp4", rates.nvfp4)
   add("mxfp8", rates.fp8 and (rates.nvfp4 or rates.mxfp4))
   return list
 end

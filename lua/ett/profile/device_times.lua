@@ -40,6 +40,9 @@ local computing_spread = 1.6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
+-- The data type whose table a type takes on devices without a table of its own: only AMD has tables of mxfp4.
+local nearest_dtype = { mxfp4 = "nvfp4" }
+
 -- The time in a step at the device's power limit, divided by the time at the reference power of its generation.
 -- `known`: watts that the kernel's time already respects, in place of the reference power.
 local function power_factor(device, known)
@@ -59,7 +62,7 @@ local function in_step_factor(device, kernel, dtype, flops)
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
   local known = transfer.allowed(device, dtype) or kernel.sustained
   local power = power_factor(device, known and device.power_watts)
-  return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power - 1) * share
+  return 1 + ((most[dtype] or most[table_dtype[dtype] or nearest_dtype[dtype]] or most.other) * power - 1) * share
 end
 
 --- The kernel model of this device, else of the nearest neighbour that has one; nil if none has.
@@ -104,6 +107,7 @@ end
 -- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
 local function product(self, dtype, x)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
+    or nearest_dtype[dtype] and self:kernel("gemm", nearest_dtype[dtype])
   if not kernel then return nil end
   local batch, m, n, k = x.batch, x.m, x.n, x.k
   local seconds, low, high, factor
@@ -152,8 +156,9 @@ local function spread_out(seconds) return { seconds = seconds, low = seconds * 0
 -- or nil. In NVIDIA's tables each product reads its activation in 16 bits and writes it in dtype: the input in the
 -- forward pass, the output's gradient for both products of the backward pass. Training also writes a transposed copy of
 -- the input for the weight gradient. nvfp4 reads the input and the output's gradient two more times: for their maximum,
--- and for the maximum of their Hadamard transform (NVIDIA 2025, arXiv 2509.25149). AMD's tables have none of this: one
--- kernel reads the operand and writes both copies. Quantised weights serve all micro-batches.
+-- and for the maximum of their Hadamard transform (NVIDIA 2025, arXiv 2509.25149). mxfp4 has no maximum of a tensor:
+-- one kernel transforms and quantises its blocks (ROCm/TransformerEngine pull request 537). AMD's tables have none of
+-- this: one kernel reads the operand and writes both copies. Quantised weights serve all micro-batches.
 local function quantisation(self, dtype, pass, input, gradient)
   local size, backward = schema.dtype_bytes[dtype], pass == "backward"
   if not gemm.quantises(self.device) then

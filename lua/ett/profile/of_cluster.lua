@@ -534,7 +534,7 @@ function Profile:step_spread(shares, p, stack)
   local kernels = (borrowed - by_facts) * (widths[device.generation] or widths.other) + by_facts * widths.facts
   local square = kernels ^ 2
   for _, kind in ipairs(step_kinds) do square = square + (borrowed * widths[kind] * shares[kind]) ^ 2 end
-  if p.dtype == "nvfp4" then square = square + (borrowed * widths.nvfp4) ^ 2 end
+  if p.dtype == "nvfp4" or p.dtype == "mxfp4" then square = square + (borrowed * widths.nvfp4) ^ 2 end
   if not known then square = square + (borrowed * widths.uncompared) ^ 2 end
   local own_run = known and p.recipe and 0.0 or borrowed * in_step.own_run * math.sqrt(shares.memory)
   return math.sqrt(square), own_run, reasons_of(device, by_facts, compared, p.recipe, stack), known

@@ -198,8 +198,9 @@ local function precision(p, add, leave_out)
   if fp8 then
     add("fp8-format", fp8[1])
     add("fp8-recipe", fp8[2])
-  elseif p.dtype == "nvfp4" then
+  elseif p.dtype == "nvfp4" or p.dtype == "mxfp4" then
     add("fp4-format", "e2m1")
+    add("fp4-recipe", p.dtype == "mxfp4" and p.dtype or nil)
   elseif p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then
     leave_out("dtype = '%s': bf16 is written", p.dtype)
   end

@@ -21,7 +21,7 @@ flags.values = set [[
   num-virtual-stages-per-pipeline-rank micro-batch-size global-batch-size recompute-granularity recompute-method
   recompute-num-layers recompute-modules recompute-layer-ids data-parallel-sharding-strategy
   num-distributed-optimizer-instances fp8-format fp8-recipe
-  fp4-format ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
+  fp4-format fp4-recipe ddp-bucket-size cp-comm-type hierarchical-context-parallel-sizes
   optimizer main-grads-dtype main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
   microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout

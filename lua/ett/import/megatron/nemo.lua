@@ -125,6 +125,7 @@ local special = {
     if value == false then return {} end
     return { { "fp8-format", type(value) == "string" and value or "hybrid" } }
   end,
+  fp4 = function(value) return value and { { "fp4-format", "e2m1" } } or {} end,
   fp8_hybrid = function() return {} end, fp8_e4m3 = function() return {} end,
   activation = function(value)
     local known = { swiglu = "swiglu", geglu = "quick-geglu", reglu = "quick-geglu", ["squared-relu"] = "squared-relu" }

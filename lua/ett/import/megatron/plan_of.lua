@@ -46,7 +46,7 @@ local function set_precision(p, args, given)
       or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
   end
   if args:has "fp4-format" then
-    p.dtype = "nvfp4"
+    p.dtype = args:choice("fp4-recipe", "nvfp4", { nvfp4 = "nvfp4", mxfp4 = "mxfp4" }) -- mxfp4: Primus
   elseif args:has "fp8-format" then
     p.dtype = args:choice("fp8-recipe", "delayed", { delayed = "fp8", tensorwise = "fp8", blockwise = "fp8_block",
       mxfp8 = "mxfp8" })

@@ -18,7 +18,7 @@ local training = require "ett.profile.kernels.attention_training"
 local calibrate = {}
 
 --- The data types that are fitted if a table has them.
-calibrate.dtypes = { "bf16", "fp8", "fp8_block", "nvfp4" }
+calibrate.dtypes = { "bf16", "fp8", "fp8_block", "nvfp4", "mxfp4" }
 
 local names = { "gemm", "attention" }
 

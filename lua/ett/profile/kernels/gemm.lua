@@ -3,14 +3,12 @@
 -- The analytic time is the maximum of arithmetic and memory time. Arithmetic runs in waves of output tiles over the
 -- multiprocessors; the fastest of several tile sizes is taken. Long products run at lower clocks. Small weights can
 -- stay in the last-level cache between the runs of a benchmark.
+local dtype_bytes = require("ett.base.schema").dtype_bytes
 local table_at = require "ett.base.table_at"
 
 local gemm = { name = "gemm", summary = "matrix products, by data type", table = "gemm.csv",
   inputs = { "m", "n", "k" }, texts = { "framework", "dtype" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   balance = 5, rounds = { default = 60, bf16 = 200, fp8 = 80 } }
-
---- Bytes of an element of A and B. mxfp4, which plans do not offer, stores one scale for 32 elements.
-gemm.element_bytes = setmetatable({ mxfp4 = 0.5 + 1 / 32 }, { __index = require("ett.base.schema").dtype_bytes })
 
 -- { rows, columns, share of the multiprocessor's peak rate that a tile of this size reaches }; assumed, corrected by
 -- the trees.
@@ -52,7 +50,7 @@ end
 
 -- Bytes of the weight, of the activation (with the 16-bit original if it is quantised) and of the output.
 local function operand_bytes(dtype, m, n, k)
-  local size = gemm.element_bytes[dtype]
+  local size = dtype_bytes[dtype]
   return n * k * size, m * k * (size < 2 and size + 2 or size), 2.0 * m * n
 end
 
