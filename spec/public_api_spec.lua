@@ -130,8 +130,8 @@ describe("the library, called wrongly,", function()
       return raised(ett.estimate, { model = llama(), cluster = name, plan = { seq = 1024, micro_batches = 2,
         dtype = dtype, gradient_dtype = gradient_dtype } })
     end
-    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp4, mxfp8, nvfp4, "
-      .. "tf32, got 'int4'; did you mean 'int8'?", in_precision("dgx_h100", "int4"))
+    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp4, mxfp8, "
+      .. "nvfp4, tf32, got 'int4'; did you mean 'int8'?", in_precision("dgx_h100", "int4"))
     -- AQT of MaxText and Paxml; TPU v5p has an int8 rate and none in fp8.
     local function seconds(dtype)
       return ett.estimate({ model = llama(), cluster = "tpu_v5p", plan = { seq = 4096, micro_batches = 2,
