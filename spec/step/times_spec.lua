@@ -43,6 +43,37 @@ describe("times", function()
     assert.is_true(cast.step_seconds > plain.step_seconds)
   end)
 
+  it("of a quantised model with fp32 norms contain casts of its products and wider tensors", function()
+    local t, h, kv, f, vocab, rank = 4096, 2048, 512, 8192, 32000, 16
+    local model = require("ett.model").new("llama", { layers = 4, hidden = h, heads = 16, kv_heads = 4, ffn = f,
+      vocab = vocab })
+    local function run(more, fields)
+      return require("ett.step.estimate").new { model = model, cluster = "dgx_a100",
+        plan = require "ett.base.merged"({ seq = t, micro_batches = 1, recompute = "full", lora_rank = rank,
+          lora_targets = { "linear_down" }, frozen_weights = "nf4", stack = "transformers" .. more }, fields) }
+    end
+    local plain, wide = run "", run ":fp32_norms"
+    -- Products cast three and two copies of the norms' outputs and the activation's, and their own outputs. Rotation
+    -- and activation are in fp32, attention casts. A sum is of fp32 and 16 bits, or of two fp32 tensors. PEFT copies
+    -- the output of linear_down, and its adapter casts.
+    local casts = 6 * ((3 + 2 + 1) * h + (2 + 1 + 1) * f + h + 2 * kv) + 25 * (h + kv) + 6 * (h + 2 * kv)
+    local forward = casts - 2 * 8 * h + 10.5 * f + (4 + 6) * h + (8 + 4) * h
+    local backward = casts + (2 + 1) * 6 * h + 17.5 * f + (12 + 6) * h + 6 * h
+    local ends = -8 * h + (6 + 6) * h
+    local rate = 2.039e12 * require("ett.profile.in_step").stream_share
+    local seconds = 0.0
+    for _, line in ipairs(wide.operators) do
+      if line.name == "fp32_norms" then seconds = line.seconds end
+    end
+    assert.near(t * (4 * (2 * forward + backward) + ends) / rate, seconds, 0.01 * seconds)
+    assert.near(seconds, wide.step_seconds - plain.step_seconds, 0.05 * seconds)
+    -- Layers keep an fp32 input; one layer keeps gate, up and silu(gate) in fp32.
+    assert.near(2 * t * (4 * h + 3 * f), wide.stages[1].activation_bytes - plain.stages[1].activation_bytes, 2 * t * h)
+    assert.equal(run("", { frozen_weights = "none" }).step_seconds,
+      run(":fp32_norms", { frozen_weights = "none" }).step_seconds)
+    assert.has_error(function() run ":fp32_norms:autocast" end)
+  end)
+
   it("of casts are those of each product that reads fp32 values, adapters and shared experts included", function()
     local stacks, lower = require "ett.operator.stack", require "ett.step.lower"
     local function casts(name, fields)

@@ -7,7 +7,7 @@
 -- Not counted: scores of unfused attention, whose masks, softmax and dropout are in fp32 (spec/bench/README.md, BERT).
 local weights_of = require("ett.operator.quantised").weights_of
 
-local autocast = {}
+local autocast = { name = "autocast" }
 
 -- A cast reads or writes an fp32 value and a 16-bit one.
 local cast_bytes = 4 + 2

@@ -52,4 +52,99 @@ function quantised.moved(format, s, pass, width)
   return stored + weights * width + (format == "nf4" and scales or scales + 4 * wide)
 end
 
+--- Casts of a frozen model whose norms have fp32 weights (field fp32_norms of a stack), under torch.autocast.
+--
+-- PEFT's prepare_model_for_kbit_training casts all 16-bit weights to fp32. TRL (peft_module_casting_to_bf16) and
+-- qlora.py cast them back, except those of norms. So norms give fp32. A quantised product casts fp32 inputs to 16 bits
+-- and its output back to fp32 (bitsandbytes, nn/modules.py, Linear4bit.forward). Rotation, activation and, from the
+-- first MLP on, the residual stream are then in fp32. Attention, adapters and head cast their inputs to 16 bits.
+quantised.fp32_norms = { name = "fp32_norms" }
+local fp32_norms = quantised.fp32_norms
+
+-- A cast reads or writes an fp32 value and a 16-bit one.
+local cast_bytes = 4 + 2
+
+--- Sets which items read or write fp32 values (`wide`), the number of casts of each product's input (`casts`), and
+--- whether PEFT copies its output (`cloned`; peft/tuners/lora/bnb.py).
+---@param items table[] of a layer, in order
+---@param stack table the software
+function fp32_norms.mark(items, c, stack)
+  local wide, normed, read, product = false, false, false, nil -- the last output, a norm before, the product's input
+  for _, item in ipairs(items) do
+    local op = item.operator
+    if op and item.adapter then
+      if item.name ~= "dequantise" then
+        item.wide, product.cloned = read and item.name ~= "lora_b" or nil, true
+        item.casts = read and item.name == "lora_a" and 1 or nil
+      end
+    elseif op and op.family == "gemm" then
+      if item.same_input or op.name == "linear_kv_up" then read = normed else read = wide end
+      item.wide, product = read or nil, item
+      item.casts = read and math.max(1, stack.separate_adapters and op.parts and #op.parts(c) or 1) or nil
+      wide = read and not op.unquantised
+    elseif op then
+      if op.family == "norm" then wide, normed = true, true end
+      item.branch, item.wide = op.residual and wide or nil, (wide or op.residual) or nil
+      wide = item.wide and op.family ~= "attention" and op.family ~= "bmm" and op.family ~= "embedding" or false
+    end
+  end
+end
+
+--- Bytes that an item stores for its backward pass beyond those in 16 bits: single operators of a norm have an fp32
+--- input anyway.
+---@param activation number bytes of the item in 16 bits
+function fp32_norms.stored(item, activation, stack)
+  local op = item.operator
+  if not item.wide or op.family == "gemm" then return 0.0 end
+  if op.family == "norm" then return stack.norm == "composite" and not op.centred and 0.0 or activation end
+  return math.max(0.0, op.activation_bytes(item.shape, "fp32", stack, item.frozen) - activation)
+end
+
+-- Bytes of a wide item beyond those in 16 bits, in each pass: an item of the residual stream or an adapter's sum.
+local function sum_bytes(item, pass, elements)
+  if item.adapter then return (pass == "backward" and cast_bytes or 4) * elements end
+  -- Forward reads the stream and, of an fp32 branch, the branch in fp32. Backward sums two fp32 gradients.
+  if pass == "forward" then return (item.branch and 6 or 4) * elements end
+  return (6 + (item.branch and 0 or cast_bytes)) * elements
+end
+
+-- Bytes of queries, keys and values that attention casts.
+local function attended(s)
+  if not s.seq_k then return 0.0 end
+  local value = s.value_dim or s.head_dim
+  return cast_bytes * (s.batch + 0.0)
+    * (s.heads * s.seq_q * s.head_dim + s.kv_heads * s.seq_k * (s.head_dim + value))
+end
+
+local function product_bytes(item, pass)
+  local s, casts = item.shape, item.casts or 0
+  local tokens = (s.batch or 1) * (s.tokens + 0.0)
+  local input, output = tokens * s.in_features, tokens * s.out_features
+  local bytes = cast_bytes * casts * input
+  if not item.adapter and casts > 0 and not item.operator.unquantised then bytes = bytes + cast_bytes * output end
+  if pass == "backward" then return bytes + math.max(0, casts - 1) * 6 * input end
+  return bytes + (item.cloned and 2 * (casts > 0 and 4 or 2) * output or 0.0)
+end
+
+--- Bytes that a run of an item moves in a pass beyond those in 16 bits, without the item's own kernel.
+---@param stack table the software
+function fp32_norms.moved(item, pass, stack)
+  local op, s = item.operator, item.shape
+  if op.family == "gemm" then return product_bytes(item, pass) end
+  if not item.wide then return 0.0 end
+  if op.family == "attention" then return attended(s) end
+  if op.residual or op.family == "norm" then
+    local kernel = op.kernel_shape(s)
+    local elements = (kernel.rows + 0.0) * kernel.cols
+    if op.residual then return sum_bytes(item, pass, elements) end
+    -- As under autocast (ett.operator.autocast): an fp32 kernel, or single operators without casts.
+    if stack.norm == "composite" and not op.centred then return pass == "forward" and -8 * elements or 0.0 end
+    return (pass == "forward" and 4 or 6) * elements
+  end
+  local times = op.gated and stack.gated_mlp or op.family == "rope" and stack.rope or 1
+  return op.bytes and math.max(1, times) * (op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass)) or 0.0
+end
+
+function fp32_norms.launches(stack) return stack.norm == "compiled" and 1 or 4 end
+
 return quantised

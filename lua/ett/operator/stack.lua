@@ -79,7 +79,7 @@ stack_module.fields = {
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_layers = flag, gathers_tensors = flag, whole_ends = flag, master_shards = flag, whole_stages = flag,
-  defers_gradients = flag, frees_gradients = flag, autocast = flag,
+  defers_gradients = flag, frees_gradients = flag, autocast = flag, fp32_norms = flag,
   update = { "string", default = "fused", one_of = { "fused", "foreach" } },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },
@@ -204,6 +204,9 @@ local function check_values(stack, label)
   stack_module.compared_on(stack)
   stack_module.other_attention(stack)
   stack_module.other_graphs(stack)
+  if stack.autocast and stack.fp32_norms then
+    error_module.raise("plan", "%s: fields 'autocast' and 'fp32_norms' exclude each other", label)
+  end
   if stack.exchange_share > 0 and stack.exchange_share < least_share then
     error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g",
       label, least_share, stack.exchange_share)

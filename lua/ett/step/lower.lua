@@ -352,7 +352,9 @@ local function operation_of(state, item, way, parameters, gradient)
   local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
   local reused = item.frozen and 0 or reused_parameters(op, s)
-  if stack.autocast and frozen.keeps(item) then activation = activation + autocast.stored(item, activation) end
+  if state.casts and frozen.keeps(item) then
+    activation = activation + state.casts.stored(item, activation, stack)
+  end
   local dropped = way.keeps and dropped_bytes(stack, item, again, activation, way.stored) or 0
   local operation = {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
@@ -360,7 +362,8 @@ local function operation_of(state, item, way, parameters, gradient)
     loss = way.loss, role = way.role,
     forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
     activation_bytes = activation,
-    working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
+    working_bytes = backward and op.working_bytes
+      and op.working_bytes(s, item.wide and op.family ~= "gemm" and "fp32" or dtype, stack) or 0,
     reused_parameters = reused, weight_working_bytes = gradient,
     weight_share = item.frozen and 0 or weight_share(op, parameters + reused),
     dropped_bytes = dropped,
@@ -406,6 +409,7 @@ local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   if item.casts then key = ("%s a%d"):format(key, item.casts) end
+  if item.wide then key = key .. " w" end
   if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
   local again, role = item.again, role_of(item, state.plan)
   if not (again or role or item.last or item.frozen or item.same_input) then return key, "" end
@@ -588,18 +592,25 @@ local function add_moving(state, bytes, given)
   return add(state, operation)
 end
 
---- Adds what autocast moves in a layer beside the operators.
+--- What casts tensors between fp32 and 16 bits: ett.operator.autocast, or fp32_norms of ett.operator.quantised; nil:
+--- nothing does.
+local function casts_of(software, p)
+  if software.autocast then return autocast end
+  return software.fp32_norms and quantised.format_of(p) and quantised.fp32_norms or nil
+end
+
+--- Adds what casts move in a layer beside the operators.
 local function add_casts(state, items, uses)
-  local moved, stack = { forward = 0.0, backward = 0.0 }, state.software
+  local moved, stack, casts = { forward = 0.0, backward = 0.0 }, state.software, state.casts
   for _, item in ipairs(items) do
     for pass, bytes in pairs(item.kind == "operator" and moved or {}) do
-      local runs = pass == "forward" or frozen.keeps(item)
-      moved[pass] = bytes + (runs and item.times * autocast.moved(item, pass, stack) or 0.0)
+      local runs = pass == "forward" or casts ~= autocast or frozen.keeps(item)
+      moved[pass] = bytes + (runs and item.times * casts.moved(item, pass, stack) or 0.0)
     end
   end
   if moved.forward <= 0 then return end
   if moved.backward <= 0 then moved.backward = nil end
-  uses[add_moving(state, moved, { name = "autocast", launches = autocast.launches(stack) })] = 1
+  uses[add_moving(state, moved, { name = casts.name, launches = casts.launches(stack) })] = 1
 end
 
 --- Adds the accumulation of a micro-batch's gradients. A separate kernel reads two operands and writes one. Weight
@@ -767,7 +778,8 @@ local function items_of(model, p, times)
     if not shared[layer.ops] then
       shared[layer.ops] = lower.items(layer, c, p, software)
       if software.stops_early then mark_last(shared[layer.ops], software) end
-      if software.autocast then autocast.mark(shared[layer.ops], c, software) end
+      local casts = casts_of(software, p)
+      if casts then casts.mark(shared[layer.ops], c, software) end
       if layer.place == "prediction" then mark_lookup(shared[layer.ops]) end
       mark_repeated(shared[layer.ops], p.recompute_modules or fields.recompute_modules, software, p.dtype)
     end
@@ -823,7 +835,7 @@ local function run_of(state, items, place)
       most = math.max(most, remade)
     end
   end
-  if state.software.autocast then add_casts(state, items, uses) end
+  if state.casts then add_casts(state, items, uses) end
   add_accumulation(state, uses)
   for _, wait in ipairs(host_waits.of_layer(state, uses, moe, order)) do uses[add(state, wait)] = 1 end
   return { uses = uses, order = order, policy_uses = policy_uses, policy_bytes = policy_bytes, remade_bytes = most,
@@ -840,10 +852,11 @@ local function describe(model, p, times, placed)
     ways = table_at(kept.ways, p.dtype), hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     shares_gradients = times.stack and times.stack.cached_gradients and fields.fuses_accumulation(p, times.stack),
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
+  state.casts = casts_of(state.software, p)
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   -- Bytes of the residual stream of a micro-batch.
-  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * (state.software.autocast and 4 or width)
+  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * (state.casts and 4 or width)
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds, runs, sent, owner, copied = {}, {}, 1, architecture.table_layer(layers), false
   local casts = 0.0

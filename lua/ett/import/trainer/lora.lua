@@ -101,6 +101,8 @@ return function(p, config, given, program, model, note)
     return
   end
   p.frozen_weights = given.frozen_weights or format
+  -- sft_trainer.py and trainer/utils.py: prepare_model_for_kbit_training, unless FSDP or ZeRO-3 shards the weights.
+  if program == "trl" and p.frozen_weights and (p.zero or 0) < 3 then p.stack = p.stack .. ":fp32_norms" end
   p.lora_rank = given.lora_rank or rank
   if auto or absent then dropout = dropouts[program] or 0 end
   dropout = given.lora_dropout or dropout
