@@ -1121,7 +1121,8 @@ describe("a plan of Transformers' arguments", function()
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
       .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
     assert.same({ "full", "bf16", 16, 0.05, "nf4", { "linear_qkv" }, 6, false,
-      "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1:fp32_norms" }, { plan.recompute, plan.dtype, plan.lora_rank,
+      "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1:fp32_norms" },
+      { plan.recompute, plan.dtype, plan.lora_rank,
       plan.lora_dropout, plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients,
       plan.stack })
     assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",

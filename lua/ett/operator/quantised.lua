@@ -74,7 +74,8 @@ function fp32_norms.mark(items, c, stack)
     local op = item.operator
     if op and item.adapter then
       if item.name ~= "dequantise" then
-        item.wide, product.cloned = read and item.name ~= "lora_b" or nil, true
+        item.wide = read and item.name ~= "lora_b" or nil
+        if product then product.cloned = true end
         item.casts = read and item.name == "lora_a" and 1 or nil
       end
     elseif op and op.family == "gemm" then
