@@ -56,6 +56,28 @@ local function attention(h, p, tokens, s, b, copies)
   return bytes + (4 + (p.cp > 1 and 2 * width or 0)) * tokens * own
 end
 
+--- Rows of the busiest expert-parallel rank over those of the mean rank: each expert's tokens, the busiest experts
+-- first, dealt to the ranks in turn. A token chooses an expert once. An expert drops what exceeds its capacity, or
+-- computes its whole capacity.
+local function busiest(h, p)
+  local weights, shares, rest, most = {}, {}, 0.0, 0.0
+  for i = 1, h.experts do
+    weights[i] = i ^ -(p.expert_skew or 0)
+    rest = rest + weights[i]
+  end
+  local left, ranks = h.top_k * 1.0, {} -- of a token's choices
+  for i = 1, h.experts do
+    shares[i] = math.min(1, left * weights[i] / rest)
+    left, rest = left - shares[i], rest - weights[i]
+    local capacity = p.capacity_factor and p.capacity_factor * h.top_k / h.experts or math.huge
+    local rank = (i - 1) % p.ep
+    ranks[rank] = (ranks[rank] or 0) + (p.pad_to_capacity and capacity or math.min(capacity, shares[i]))
+    most = math.max(most, ranks[rank])
+  end
+  for rank = 0, p.ep - 1 do most = math.max(most, ranks[rank]) end
+  return most * p.ep / h.top_k
+end
+
 --- Bytes that a layer stores for a micro-batch (Korthikanti et al. 2022, with flash attention, gates and experts).
 local function stored(h, p, experts)
   local tokens = 1.0 * p.micro_batch * p.seq // p.cp
@@ -69,8 +91,11 @@ local function stored(h, p, experts)
   if h.shared_experts then
     bytes = bytes + (b == 1 and s * hidden or 0) + mlp(tokens, h.moe_ffn * h.shared_experts // p.tp)
   end
-  local rows = tokens * h.top_k * p.etp / p.tp
-  return bytes + b * rows * hidden + mlp(rows, h.moe_ffn // p.etp)
+  local rows, own = tokens * h.top_k * p.etp / p.tp, h.experts // p.ep
+  if not p.expert_skew then return bytes + b * rows * hidden + mlp(rows, h.moe_ffn // p.etp) end
+  rows = math.ceil(rows * busiest(h, p) - 1e-9)
+  local whole, width = own * math.ceil(rows / own), h.moe_ffn // p.etp -- operands of products have whole tokens
+  return bytes + b * whole * hidden + (2 * gates * rows + b * whole) * width
 end
 
 --- Most bytes of the slices of a rank in flight, by walking its order. of: bytes of each slice of the rank.
@@ -237,6 +262,10 @@ function memory_oracle.plan(random, h)
       p.split[v] = v == last and left or v > last and 0 or math.min(left, random { 0, 1, 2, 3, 5 })
       left = left - p.split[v]
     end
+  end
+  if h.experts and random { true, false } then
+    p.expert_skew, p.capacity_factor = random { 0, 0.5, 1 }, random { nil, 1.25, 2 }
+    p.pad_to_capacity = p.capacity_factor and random { true, false } or nil
   end
   if p.dtype == "bf16" and random { true, false, false } then p.frozen_layers = random { 1, 2, 7 } end
   return p
