@@ -136,7 +136,12 @@ local function add_layer(one, h, p, layer, more)
   one.narrow = one.narrow + eight * (dense - wide + more.narrow)
   one.quantised = one.quantised + eight * (dense + expert - wide + more.narrow)
   one.dense, one.expert = one.dense + dense + more.wide + more.narrow, one.expert + expert
-  one.bytes = one.bytes + stored(h, p, experts) + more.bytes
+  local bytes = stored(h, p, experts) + more.bytes
+  if p.recompute == "full" then -- keeps the input; one layer at a time stores the rest
+    local input = 2.0 * p.micro_batch * p.seq // p.cp * h.hidden / (p.sequence_parallel and p.tp or 1)
+    one.again, bytes = math.max(one.again, bytes - input), input
+  end
+  one.bytes = one.bytes + bytes
 end
 
 local nothing = { wide = 0, narrow = 0, bytes = 0 }
@@ -153,7 +158,7 @@ local function slices_of(h, p)
     bytes = 3 * 2 * s * h.hidden + 2 * b * s * h.hidden + 8 * tokens }
   for v, layers in ipairs(p.split or split(h.layers, count)) do
     local one = { dense = 0, expert = 0, narrow = 0, quantised = 0, frozen = 0, frozen_expert = 0, bytes = 0,
-      rows = rows * h.hidden }
+      again = 0, rows = rows * h.hidden }
     for _ = 1, layers do
       add_layer(one, h, p, layer, nothing)
       layer = layer + 1
@@ -169,6 +174,7 @@ local function slices_of(h, p)
       for _ = 1, predicted do add_layer(one, h, p, h.layers - 1 + (p.frozen_layers or 0), mtp) end
       one.table = one.table or "copy"
     end
+    one.ends = v == count or v == (p.mtp_slice or count) and predicted > 0
     if v == count then -- final norm, head, 16-bit logits; the head of each layer of multi-token prediction
       one.dense = one.dense + norm + (h.tied_embeddings and 0 or rows * h.hidden)
       local input = p.frozen_layers and h.tied_embeddings and 0 or 2 * s * h.hidden -- for gradients of the head
@@ -193,13 +199,18 @@ local function weights_of(p, slices, rank)
   return sum
 end
 
---- Each stage: { parameters, weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes }.
+--- Each stage: { parameters, weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes }. With full recomputation
+-- a stage of a head has no activation_bytes: its logits are free again when a layer runs.
 function memory_oracle.stages(h, p)
   local slices, list = slices_of(h, p), {}
   local data, expert_data = p.dp * p.cp, p.dp * p.cp * p.tp // (p.ep * p.etp)
   for rank = 0, p.pp - 1 do
     local w, of = weights_of(p, slices, rank), {}
-    for v = rank + 1, #slices, p.pp do of[#of + 1] = slices[v].bytes end
+    local again, ends = 0, false
+    for v = rank + 1, #slices, p.pp do
+      of[#of + 1] = slices[v].bytes
+      again, ends = math.max(again, slices[v].again), ends or slices[v].ends
+    end
     local dense, expert, narrow, quantised = w.dense, w.expert, w.narrow, w.quantised
     local frozen = p.zero >= 3 and w.frozen / data + w.frozen_expert / expert_data or w.frozen + w.frozen_expert
     local whole, shard = dense + expert, dense / data + expert / expert_data
@@ -213,7 +224,7 @@ function memory_oracle.stages(h, p)
     end
     list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + 2 * frozen + copies,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
-      optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
+      optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = not (ends and p.recompute == "full") and in_flight(p, rank, of) + again or nil }
   end
   return list
 end
@@ -247,7 +258,7 @@ function memory_oracle.plan(random, h)
   local p = { tp = tp, pp = random { 1, 2, 3, 4 }, dp = random { 1, 2, 8 }, cp = h.attention and 1 or random { 1, 2 },
     ep = h.experts and random { 1, 2, 4 } or 1, etp = h.experts and random { 1, tp } or tp, seq = random { 1024, 2048 },
     micro_batch = random { 1, 2 }, micro_batches = 12 * random { 1, 2 }, zero = random { 0, 1, 2, 3 },
-    sequence_parallel = tp > 1 and random { true, false }, recompute = random { "none", "selective" },
+    sequence_parallel = tp > 1 and random { true, false }, recompute = random { "none", "selective", "full" },
     schedule = random { "gpipe", "1f1b", "interleaved" }, gradient_dtype = random { "fp32", "bf16" },
     dtype = random { "bf16", "fp8" }, stack = random { "megatron", "megatron:quantised_weights=only" },
     fused_accumulation = true }
