@@ -96,11 +96,20 @@ function op.activation_bytes(s, dtype, stack)
   return (eight and 1 or wide) * inputs(s) + (4.0 + out) * s.batch * s.heads * s.seq_q
 end
 
+-- Keys and values, and their gradients, that context parallelism of Transformer Engine holds in a backward pass, over
+-- the keys and values of all ranks (context_parallel.py). AttnFuncWithCPAndKVAllGather gathers them again, and has the
+-- sums of their gradients and those of its two kernels. AttnFuncWithCPAndKVP2P has two buffers of a rank's keys, values
+-- and their gradients, and the gradients of a kernel, once more in one tensor.
+local function held_keys(s, stack)
+  if not s.shards or not stack or stack.context_parallel ~= "te" then return 1 end
+  return s.ring and 6 / s.ring or 3
+end
+
 --- Gradients of output, queries, keys and values, and the fp32 accumulator of the query gradient (FlashAttention 2,
 --- cuDNN).
-function op.working_bytes(s, dtype)
+function op.working_bytes(s, dtype, stack)
   local value = s.value_dim or s.head_dim
-  local rows, keys = (s.batch + 0.0) * s.heads * s.seq_q, (s.batch + 0.0) * s.kv_heads * s.seq_k
+  local rows, keys = (s.batch + 0.0) * s.heads * s.seq_q, (s.batch + 0.0) * s.kv_heads * s.seq_k * held_keys(s, stack)
   return wide_bytes(dtype) * (rows + keys) * (s.head_dim + value) + 4.0 * rows * s.head_dim
 end
 

@@ -173,6 +173,20 @@ describe("a ring whose neighbours exchange tokens for heads", function()
     assert.equal(step { cp = 4, stack = "megatron" }, step { cp = 4, stack = "megatron", cp_ulysses = 1 })
   end)
 
+  it("holds keys of other ranks and their gradients in a backward pass, as Transformer Engine does", function()
+    local op, stack = operators.get "flash_attention", require "ett.operator.stack"
+    local function held(plan, name) -- in keys and values of all ranks
+      local s = op.shape(merged({ micro_batch = 1, heads = 16, kv_heads = 4, hidden = 512, seq = 4096, tp = 1, cp = 8 },
+        plan))
+      local queries = 16 * 512 * (2 * 64 + 4 * 32)
+      return (op.working_bytes(s, "bf16", stack.get(name or "megatron")) - queries) / (2 * 4 * 4096 * 64)
+    end
+    assert.equal(3, held { cp_method = "all_gather" })
+    assert.equal(6 / 8, held { cp_method = "ring" })
+    assert.equal(6 / 4, held { cp_method = "ring", cp_ulysses = 2 } * 2) -- half of the heads
+    assert.equal(1, held({ cp_method = "all_gather" }, "torchtitan"))
+  end)
+
   it("has one communicator more", function()
     local function bytes(ulysses)
       for _, line in ipairs(estimate.new(given { cp = 4, cp_method = "ring", cp_ulysses = ulysses }).memory) do
