@@ -155,7 +155,8 @@ describe("the largest memory allocated on a device", function()
       end
       if h.experts and (p.expert_skew or 0) == 0 and not p.capacity_factor then
         law(e, with { expert_skew = 0.5 }, "expert_skew")
-        law(with { capacity_factor = 1.0, expert_skew = 1 }, with { capacity_factor = 1.5, expert_skew = 1 }, "capacity")
+        law(with { capacity_factor = 1.0, expert_skew = 1 }, with { capacity_factor = 1.5, expert_skew = 1 },
+          "capacity")
         law(with { capacity_factor = 1.5, expert_skew = 1 },
           with { capacity_factor = 1.5, expert_skew = 1, pad_to_capacity = true }, "padding")
       end

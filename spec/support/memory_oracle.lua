@@ -224,7 +224,8 @@ function memory_oracle.stages(h, p)
     end
     list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + 2 * frozen + copies,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
-      optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = not (ends and p.recompute == "full") and in_flight(p, rank, of) + again or nil }
+      optimizer_bytes = 12 * (p.zero >= 1 and shard or whole),
+      activation_bytes = not (ends and p.recompute == "full") and in_flight(p, rank, of) + again or nil }
   end
   return list
 end
