@@ -128,6 +128,13 @@ describe("merging the tables of parts", function()
     assert.error_matches(function() merge({ a }, nil) end, "give %-%-output")
     local own = write("D_up_fp32.csv", head .. "2,8,1,2\n")
     assert.error_matches(function() merge({ own }, folder) end, "would overwrite .*; give another %-%-output")
+    -- Parts merged one after the other must not replace each other.
+    merge({ own }, folder .. "/out")
+    write("D_up_fp32.csv", head .. "4,8,1,2\n")
+    assert.error_matches(function() merge({ own }, folder .. "/out") end,
+      "out/D_up_fp32.csv' has 1 rows that the tables to merge lack: merge it, too, into another %-%-output")
+    write("D_up_fp32.csv", head .. "2,8,1,2\n4,8,1,2\n")
+    assert.equal(2, merge({ own }, folder .. "/out")[1].rows)
   end)
 end)
 

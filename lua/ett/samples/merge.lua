@@ -121,6 +121,16 @@ local function unique_failures(group, measured)
   return list
 end
 
+--- Raises if a table at the place of the result has rows that the merged tables lack.
+local function check_place(path, group, merged)
+  if lfs.attributes(path, "mode") ~= "file" then return end
+  local lost = #unique_rows(table.move(group, 1, #group, 2, { read(path) })) - #merged
+  if lost > 0 then
+    error_module.raise("usage", "samples merge: '%s' has %d rows that the tables to merge lack: merge it, too, into "
+      .. "another --output, or remove it", path, lost)
+  end
+end
+
 local function merge_group(group, path)
   local first = group[1]
   for _, t in ipairs(group) do
@@ -131,6 +141,7 @@ local function merge_group(group, path)
     end
   end
   local list, measured, duplicates = unique_rows(group)
+  check_place(path, group, list)
   local merged = { header = table.move(first.header, 1, #first.header, 1, {}), columns = first.columns, rows = {},
     marks = {}, failed = unique_failures(group, measured) }
   merged.header[#merged.header + 1] = { text = ("# merged: %d tables"):format(#group) }
