@@ -123,6 +123,7 @@ describe("the library, called wrongly,", function()
       raised(ett.options, { x = 5 }))
     assert.equal("the rule of field 'x': unknown field 'defualt'; did you mean 'default'?",
       raised(ett.options, { x = { "count", defualt = 5 } }))
+    assert.equal("rules are named fields, NAME = KIND, got 'tokens' without a name", raised(ett.options, { "tokens" }))
   end)
 
   it("estimates in int8 with other gradients, and in no precision that the device has not", function()

@@ -61,7 +61,7 @@ describe("ett.schema", function()
   end)
 
   it("suggests a precision by its name in other software", function()
-    for name, meant in pairs { bfloat16 = "bf16", half = "fp16", fp4 = "nvfp4", fp31 = "fp32" } do
+    for name, meant in pairs { bfloat16 = "bf16", half = "fp16", float8 = "fp8", fp4 = "nvfp4", fp31 = "fp32" } do
       assert.matches(("got '%s'; did you mean '%s'?"):format(name, meant),
         schema.violations({ d = name }, { d = "dtype" })[1], 1, true)
     end

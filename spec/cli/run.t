@@ -32,6 +32,11 @@ $ printf 'local o = require("ett.cli.script").options { hidden = "count", tp = "
 ett: s.lua:1: unknown option 'hiden'; did you mean 'hidden'?; missing option 'hidden' (a positive integer); option 'tp' must be a positive integer, got 'x'
 ?2
 
+$ printf 'local ett = require "ett"\nlocal o = ett.options { tp = "degree?", dp = { "degree", default = 4 } }\nprint(o.tp, ett.plan.schema.pp ~= nil and o.dp)\nreturn o.tpp\n' > s.lua; ett run s.lua
+nil	4
+ett: s.lua:4: unknown option 'tpp'; did you mean 'tp'?; known are dp, tp
+?1
+
 $ echo 'return 1' > s.lua; ett run s.lua n=3
 ett: s.lua declares no options, got 'n'
 ?2

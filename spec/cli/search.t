@@ -182,14 +182,15 @@ ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give
 
 # A search of DeepSpeed's file needs the length and the devices, and names the fields of the file that it leaves out.
 
-$ echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}' > ds.json; S='ett search --plan ds.json --model llama layers=8 hidden=1024 heads=8 vocab=32000'; $S --seq 2048 --devices 4 --where 'zero == 2' 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048 --devices 4 --where 'zero == 2' offload_gradients=1 --fix offload_optimizer=1 --vary bucket_bytes=5e8,1e9 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048; $S --seq 2048 --vary devices=4,8; $S --devices 4
+$ echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}' > ds.json; S='ett search --plan ds.json --model llama layers=8 hidden=1024 heads=8 vocab=32000'; $S --seq 2048 --devices 4 --where 'zero == 2' 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048 --devices 4 --where 'zero == 2' offload_gradients=1 --fix offload_optimizer=1 --vary bucket_bytes=5e8,1e9 2>/dev/null | grep -e '^  seq' -e leaves; $S --seq 2048; $S --seq 2048 --vary devices=4,8; $S --devices 4; ett search --model llama3-8b
   seq=2048 ...gradient_dtype=bf16 dp=4 zero=2 global_batch=32 gradient_all_reduce=true...
   note: the search leaves these fields of the file at their defaults; add those to keep: offload_gradients=1 offload_optimizer=1 bucket_bytes=1000000000
   seq=2048 ...zero=2 offload_gradients=1 offload_optimizer=1 global_batch=32 ...
 ett: search: give --devices N, or several numbers with --vary devices=64..1024
 ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
 ett: search: plan: missing field 'seq' (a positive integer)
-?1
+ett: search: give --devices N, or several numbers with --vary devices=64..1024; --global-batch N; --seq N
+?2
 
 $ echo '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}' > ds.json; ett search --plan ds.json; echo $?; ett search --plan ds.json --megatron-args ds.json --model llama; echo $?; echo '{"bf16": {"enabled": true}}' > ds.json; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048; ett search --plan ds.json --model llama3-8b --devices 8 --seq 2048 --global-batch 16 --quiet; ett search --plan nosuch.json --model llama3-8b
 ett: search: --plan needs --model: the file does not describe the model

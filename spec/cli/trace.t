@@ -27,7 +27,7 @@ ett: unknown metric 'iter_tiem'; did you mean 'iter_time'?
 ?2
 
 $ ett trace x --window 5
-ett: trace: option '--window' must be FROM:TO in milliseconds from the trace's start, got '5'
+ett: trace: option '--window' must be FROM:TO in milliseconds from the trace's start, FROM < TO, got '5'
 ?2
 
 $ ett trace x --profile-mode vtune

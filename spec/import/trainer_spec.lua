@@ -476,7 +476,7 @@ freq = 5
     ["[training]\nx = [1,\n# end\n,]\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = [1,'",
     ["[training]\nx = 1 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = 1 2'",
     ["[training]\nx = \"a\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = \"a'",
-    ["[training]\nseq_len = \"8k\"\n"] = "seq_len must be a number, got '8k'",
+    ["[training]\nseq_len = \"8k\"\n"] = "training.seq_len must be a number, got '8k'",
     ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N, "
       .. "or --devices N to `ett search`",
     ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
@@ -913,7 +913,8 @@ describe("a plan as DeepSpeed's JSON", function()
   it("is refused where it is no configuration", function()
     for text, message in pairs { ["[1"] = ".", ["3"] = "must hold fields with names, got 3",
       ['{ "fp16": 1 }'] = "'fp16' must hold fields with names, got 1",
-      ['{ "zero_optimization": { "stage": "x" } }'] = "stage must be a number, got 'x'" } do
+      ['{ "zero_optimization": { "stage": "x" } }'] = "zero_optimization.stage must be a number, got 'x'",
+      ['{ "bf16": { "enabled": 1 } }'] = "bf16.enabled must be true or false, got 1" } do
       assert.matches(message, raised(read, "bad.json", text), 1, message ~= ".")
     end
     for name, given in pairs { ["a.json"] = { zero = "x" }, ["b.json"] = { pp = "x" }, ["a.toml"] = { tp = "x" } } do

@@ -28,6 +28,7 @@ describe("a preset", function()
   it("is named if an architecture's name stands alone", function()
     assert.matches("'mixtral' is an architecture, its models are mixtral-8x22b, mixtral-8x7b", raised(model_module.new,
       "mixtral", {}), 1, true)
+    assert.matches("missing field 'heads'.*'llama' is an architecture", raised(model_module.new, "llama"))
     assert.is_nil(raised(model_module.new, "mixtral", { hidden = 4096 }):find("is an architecture", 1, true))
     require("ett.base.folder").within(function(folder) -- a file is no public model
       local file = require("ett.base.folder").write(folder .. "/mine.lua", "return function(h) return h.x.y end")

@@ -200,7 +200,7 @@ describe("a step's interval", function()
     assert.near(in_step.own_run ^ 2 * memory * own.step_seconds, (own.high_seconds - own.step_seconds) ^ 2
       - (recipe.high_seconds - recipe.step_seconds) ^ 2, 1e-9)
     assert.same({}, recipe.wide_because)
-    for text, plan in pairs { ["recipe=true is not stated: other runs than published recipes are often slower"] = {},
+    for text, plan in pairs { ["recipe=true is not stated: runs that are not published recipes are often slower"] = {},
       ["no software is named (stack=)"] = { stack = false },
       ["a narrow interval was not tested for this software (stack megatron:compared=none)"] = {
         stack = "megatron:compared=none" },

@@ -34,7 +34,8 @@ schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8
   mxfp8 = 1 + 1 / 32, mxfp4 = 0.5 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
 local dtype_bytes = schema.dtype_bytes
 -- Other names of types, for messages.
-local also_called = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32", fp4 = "nvfp4" }
+local also_called = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32", float8 = "fp8",
+  fp4 = "nvfp4" }
 
 --- The data type of tensors that software keeps in 16 bits if `dtype` has fewer.
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
@@ -204,6 +205,11 @@ local function prepare(spec)
   local sound
   sound, known = pcall(long_form, spec)
   if not sound then -- of several faults, the first by name is raised
+    for name, rule in next, spec do
+      if type(name) ~= "string" then
+        error_module.raise("argument", "rules are named fields, NAME = KIND, got %s without a name", describe(rule))
+      end
+    end
     for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
     error(known, 0)
   end

@@ -71,6 +71,16 @@ function script.header(path)
   return table.concat(lines, "\n")
 end
 
+-- Makes the script's own reads of options that it has not declared raise. Other readers get nil.
+local function guarded(values, declared)
+  local source = current and "@" .. current.path
+  return setmetatable(values, { __index = function(_, name)
+    if type(name) == "string" and declared[name] == nil and debug.getinfo(2, "S").source == source then
+      error_module.raise("argument", "%s", error_module.unknown("option", name, schema.keys(declared)))
+    end
+  end })
+end
+
 --- Declares the options of the running script and returns their values. Rules are those of ett.schema, with `help`
 -- beside `default`. Raises one error with all unknown and wrong values.
 ---@param declared table<string, string|table>
@@ -93,7 +103,7 @@ function script.options(declared)
     error_module.raise("usage", "%s", table.concat(found, "; "))
   end
   if current then current.resolved = clean end
-  return clean
+  return guarded(clean, declared)
 end
 
 --- The line of the script at which an error occurred, if it is on the stack.

@@ -47,7 +47,7 @@ end
 ---@param hyper table? required for an architecture; overrides the values of a preset
 function model.new(name, hyper)
   local preset = preset_of(name)
-  if not preset then return of_architecture(name, hyper) end
+  if not preset then return of_architecture(name, hyper or type(name) == "string" and {} or nil) end
   local all, label = presets.overlay(preset, schema.argument(hyper or {}, "table", "ett.model.new", "hyper"))
   local from = name:match "%.lua$" and find.label(name) or preset.name
   local built = error_module.wrap(from, architecture.new, preset.architecture, all)

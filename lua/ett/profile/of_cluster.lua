@@ -513,7 +513,7 @@ local function reasons_of(device, by_facts, compared, is_recipe, stack)
     list[#list + 1] = on == "" and ("a narrow interval was not tested for this software (stack %s)"):format(stack.name)
       or ("a narrow interval of stack %s was tested only on %s, not on %s"):format(stack.name, on, device.generation)
   elseif not is_recipe then
-    list[#list + 1] = "recipe=true is not stated: other runs than published recipes are often slower"
+    list[#list + 1] = "recipe=true is not stated: runs that are not published recipes are often slower"
   end
   return list
 end

@@ -51,7 +51,8 @@ objective.limits = { days = "days", budget = "dollars", kwh = "kwh" }
 --- Checks that a setting has the inputs of an objective or a limit.
 local function check(setting, value, what, given)
   if objective.list[value].run and not given.tokens then
-    error_module.raise("usage", "search: %s needs the tokens of the run: tokens = 1e12, or --tokens 1e12", what)
+    error_module.raise("usage", "search: %s needs the tokens of the run, such as --tokens 1e12 (in a script "
+      .. "tokens = 1e12)", what)
   end
   if value == "dollars" and not setting.price then
     error_module.raise("model", "search: %s needs a price, and the cluster %s has none: give price_per_device_hour "

@@ -72,7 +72,8 @@ return {
   run = function(opts, words)
     local action = actions[words[1] or ""]
     if not action then
-      error_module.raise("usage", "cluster: give init NAME or add-curve FILE; `ett cluster --help` explains both")
+      error_module.raise("usage", "cluster: give init NAME or add-curve FILE%s; `ett cluster --help` explains both",
+        words[1] and error_module.suggestion(words[1], { "init", "add-curve" }) or "")
     end
     refuse(opts, unread[words[1]], "cluster: --%s has no effect on %s", words[1])
     action(opts, table.move(words, 2, #words, 1, {}))

@@ -138,7 +138,7 @@ local function fit_all(word, opts, found)
   end
   if not any then
     error_module.raise("format",
-      "fit: '%s' is not a sample file with rows, called {gpu}_{operator}_{precision}.csv", word)
+      "fit: '%s' is no sample table: expected rows in a file DEVICE_OPERATOR_PRECISION.csv", word)
   end
 end
 

@@ -26,7 +26,7 @@ return {
     if #words > 1 then error_module.raise("usage", "manual: give at most one command, got %d", #words) end
     local command = commands.load(words[1])
     if not command then
-      error_module.raise("usage", "manual: unknown command '%s'%s", words[1],
+      error_module.raise("usage", "manual: unknown command '%s'%s; `ett --help` lists them", words[1],
         error_module.suggestion(words[1], commands.names()))
     end
     local description = command.description

@@ -140,6 +140,25 @@ local function asked(opts, words)
   return model, plan, vary, stated
 end
 
+--- Raises if the devices, the batch or the sequence are not given. A file may state batch and sequence.
+local function check_given(opts, plan, vary)
+  local missing = {}
+  local function need(text, ...)
+    for _, name in ipairs { ... } do
+      if opts[name] or plan[name] ~= nil or vary[name] then return end
+    end
+    missing[#missing + 1] = text
+  end
+  need("--devices N, or several numbers with --vary devices=64..1024", "devices")
+  if not (opts.megatron_args or opts.plan) then
+    need("--global-batch N", "global_batch", "micro_batches")
+    local compares = false -- several lengths: check_compared asks for them
+    for _, name in ipairs(opts.objective) do compares = compares or name == "seq" end
+    if not compares then need("--seq N", "seq") end
+  end
+  if missing[1] then error_module.raise("usage", "search: give %s", table.concat(missing, "; ")) end
+end
+
 -- The objectives that compare values of one field, and several values of it.
 local compared = { devices = "64,128,256", seq = "8Ki,16Ki,32Ki" }
 
@@ -253,9 +272,7 @@ return {
   run = function(opts, words)
     fields.one_cluster("search", opts.cluster)
     local model, plan, vary, stated = asked(opts, words)
-    if not opts.devices and not vary.devices then
-      error_module.raise("usage", "search: give --devices N, or several numbers with --vary devices=64..1024")
-    end
+    check_given(opts, plan, vary)
     local share = require("ett.base.share").join()
     local rank = share and share.rank() or 0
     check_compared(opts, plan, vary, rank == 0)

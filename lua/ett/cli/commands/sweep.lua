@@ -49,7 +49,8 @@ return {
       .. "Each combination of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
-  hints = fields.hints(),
+  hints = fields.hints { vary = "a field with several values is swept: NAME=A,B,C",
+    fix = "write the field as a word: NAME=VALUE", sort = "did you mean '--objective'?" },
   options = {
     fields.model_option, megatron_option, plan_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },

@@ -28,7 +28,7 @@ local function parse_window(word)
   from, to = tonumber(from), tonumber(to)
   if not from or not to or from >= to then
     error_module.raise("usage",
-      "trace: option '--window' must be FROM:TO in milliseconds from the trace's start, got '%s'", word)
+      "trace: option '--window' must be FROM:TO in milliseconds from the trace's start, FROM < TO, got '%s'", word)
   end
   return { from, to }
 end

@@ -17,11 +17,13 @@ return function(document, seen)
     seen[section .. "." .. name] = true
     local value = from[name]
     if value == nil or value == json.null or value == "auto" then return default, value == "auto", value ~= "auto" end
+    local where = section == "" and name or section .. "." .. name
     if type(value) ~= kind and type(value) ~= other then
-      error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
+      local allowed = kind == "boolean" and "true or false" or "a " .. kind
+      error_module.raise("format", "%s must be %s, got %s", where, allowed, schema.describe(value))
     end
     if kind == "number" and (default or 1) > 0 and value <= 0 then
-      error_module.raise("format", "%s must be above 0, got %s", name, schema.describe(value))
+      error_module.raise("format", "%s must be above 0, got %s", where, schema.describe(value))
     end
     return math.type(value) == "float" and math.tointeger(value) or value
   end
