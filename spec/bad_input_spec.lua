@@ -85,6 +85,7 @@ describe("the command line", function()
   local llama = "predict --model llama hidden=4096 layers=32 heads=32 vocab=32000 seq=4096 "
   for words, case in pairs {
     ["predct"] = { "unknown command 'predct'; did you mean 'predict'?; `ett --help` lists them", 2 },
+    ["version"] = { "unknown command 'version'; did you mean '--version'?; `ett --help` lists them", 2 },
     ["predict"] = { "^predict: needs %-%-model", 2 },
     ["predict --modl x"] = { "predict: unknown option '--modl'; did you mean '--model'?", 2 },
     ["predict --model"] = { "predict: option '--model' requires an argument", 2 },

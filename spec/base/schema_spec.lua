@@ -56,6 +56,8 @@ describe("ett.schema", function()
     assert.equal("", schema.suggestion("qqqqqqqq", plan, hyper))
     assert.same({ "unknown field 'fsdp'; did you mean 'zero=3'?" }, (schema.violations({ fsdp = 8 },
       { dp = "degree?", zero = { "natural", default = 0, also = "zero_stage fsdp=3" } })))
+    assert.same({ "unknown field 'pue'; did you mean 'power.pue'?" }, (schema.violations({ pue = 1.2 },
+      { power = { "table", optional = true, fields = { pue = "positive?" } } })))
     assert.same({ "unknown field 'zero_stage'; did you mean 'zero'?" }, (schema.violations({ zero_stage = 1 },
       { zero = plan.zero })))
   end)

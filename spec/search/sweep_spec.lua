@@ -405,7 +405,7 @@ describe("the warnings of a sweep", function()
       local s = sweep.new { model = model, cluster = cluster, plan = plan, over = { dp = { 2 } } }
       return table.concat(s.warnings, "\n")
     end
-    assert.equal("zero = 1: the stack torchtitan has ZeRO 3",
+    assert.equal("zero = 1: the stack torchtitan has only ZeRO 3",
       warnings("dgx_h100", { seq = 512, micro_batches = 1, zero = 1, stack = "torchtitan" }))
     assert.equal("the stack megatron does not run on TPUs, stack=maxtext does",
       warnings("tpu_v5e", { seq = 512, micro_batches = 1, stack = "megatron" }))

@@ -92,19 +92,19 @@ describe("a ZeRO stage that the plan's stack lacks", function()
       plan.stack = "megatron"
       return select(2, outcome(dense, with(plan)))
     end
-    local sentence = "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"
+    local sentence = "zero = 3: the stack megatron has only ZeRO 0, 1; stack=megatron_fsdp has it"
     assert.matches(sentence, said { dp = 2, zero = 3 }, 1, true)
     local _, older = outcome(dense, with { dp = 2, zero = 3, stack = "megatron_2021" })
-    assert.matches("zero = 3: the stack megatron_2021 has ZeRO 0 1$", older)
+    assert.matches("zero = 3: the stack megatron_2021 has only ZeRO 0, 1$", older)
     local _, kept = outcome(dense, with { dp = 2, zero = 2, stack = "fsdp_eager" }) -- SHARD_GRAD_OP
-    assert.matches("zero = 2: the stack fsdp_eager has ZeRO 0 3; SHARD_GRAD_OP of PyTorch FSDP is zero=3 "
-      .. "reshard=false", kept, 1, true)
+    assert.matches("zero = 2: the stack fsdp_eager has only ZeRO 0, 3; SHARD_GRAD_OP of PyTorch FSDP is "
+      .. "zero=3 reshard=false", kept, 1, true)
     assert.is_nil(said({ dp = 2, zero = 1 }):find "the stack megatron has")
     assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
     local _, whole = outcome(dense, with { dp = 2, zero = 0, stack = "torchtitan" }) -- DDP
     assert.is_nil(whole:find "the stack torchtitan has")
     local staged = { dp = 2, pp = 2, zero = 2, micro_batches = 4, stack = "megatron_deepspeed" }
-    local refused = "zero = 2: the stack megatron_deepspeed has ZeRO 0 1 in pipelines"
+    local refused = "zero = 2: the stack megatron_deepspeed has only ZeRO 0, 1 in pipelines"
     assert.matches(refused, select(2, outcome(dense, with(staged))), 1, true)
     staged.pp = 1
     assert.is_nil(select(2, outcome(dense, with(staged))):find(refused, 1, true))
@@ -136,6 +136,16 @@ describe("fields without an effect", function()
       assert.not_equal(without, result, name)
       assert.is_nil(said:find(name .. " has no effect", 1, true), name)
     end
+  end)
+
+  it("are modules that no layer has", function()
+    local function said(of, modules)
+      return select(2, outcome(of, with { recompute = "selective", recompute_modules = modules }))
+        :match "recompute_modules: [^\n]*"
+    end
+    assert.equal("recompute_modules: moe, mla_up_proj: no layer has it", said(dense, { "moe", "mlp", "mla_up_proj" }))
+    assert.is_nil(said(dense, { "core_attn", "layernorm", "mlp_act" }))
+    assert.is_nil(said(mixture, { "moe", "core_attn" }))
   end)
 
   it("need experts, failures and power of the model and the cluster", function()

@@ -247,7 +247,11 @@ function schema.suggestion(name, ...)
     local other = also_called[name]
     local known = other and spec[other] and other or schema.meant(name, spec)
     if known then return ("; did you mean '%s'?"):format(known) end
-    for _, own in ipairs(schema.keys(spec)) do names[#names + 1] = own end
+    for _, own in ipairs(schema.keys(spec)) do
+      local inner = type(spec[own]) == "table" and spec[own].fields
+      if inner and inner[name] then return ("; did you mean '%s.%s'?"):format(own, name) end
+      names[#names + 1] = own
+    end
   end
   return error_module.suggestion(name, names)
 end

@@ -65,7 +65,7 @@ local function main(argv)
         error_module.raise("usage", "unknown option '%s': options come after the command (`ett COMMAND --help`)", name)
       end
       error_module.raise("usage", "unknown command '%s'%s; `ett --help` lists them", name,
-        error_module.suggestion(name, commands.names()))
+        name == "version" and "; did you mean '--version'?" or error_module.suggestion(name, commands.names()))
     end
   end
   local command = dofile(path)

@@ -384,16 +384,17 @@ end
 --- How context ranks exchange keys and values: as the plan says, else as the stack does.
 function fields.context_method(p, stack) return p.cp_method or stack.cp_method end
 
---- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage. PyTorch's
---- SHARD_GRAD_OP is often called ZeRO-2.
+--- "zero = 3: the stack megatron has only ZeRO 0, 1; stack=megatron_fsdp has it"; nil if the stack has the stage.
+--- PyTorch's SHARD_GRAD_OP is often called ZeRO-2.
 function fields.foreign_stage(p, stack)
   if p.zero == 0 or stacks.has_stage(stack, p.zero, p.pp) or not replicated(p) then return nil end
   if stacks.has_stage(stack, p.zero) then
-    return ("zero = %d: the stack %s has ZeRO %s in pipelines"):format(p.zero, stack.name, stack.pipeline_zero_stages)
+    return ("zero = %d: the stack %s has only ZeRO %s in pipelines"):format(p.zero, stack.name,
+      (stack.pipeline_zero_stages:gsub(" ", ", ")))
   end
   local kept = p.zero == 2 and stacks.has_stage(stack, 3)
     and "; SHARD_GRAD_OP of PyTorch FSDP is zero=3 reshard=false"
-  return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
+  return ("zero = %d: the stack %s has only ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages:gsub(" ", ", "),
     kept or stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 

@@ -188,6 +188,25 @@ function slices.never_repeated(p, lowered)
   return text[1] and "recompute_keeps: " .. table.concat(text, "; ") or nil
 end
 
+--- A warning if recompute_modules names modules that no layer has; else nil.
+function slices.absent_modules(p, model)
+  local present, absent = {}, {}
+  for _, layer in ipairs(p.recompute_modules and model.layers or {}) do
+    for _, entry in ipairs(layer.ops) do
+      local selective = entry.selective
+      if selective == nil then
+        selective = entry.op and not entry.module and operator.get(entry.op).selective
+      end
+      local own = selective and "core_attn" or entry.module or ""
+      present[own], present[modules.within[own] or own] = true, true
+    end
+  end
+  for _, name in ipairs(p.recompute_modules or {}) do
+    if not present[name] then absent[#absent + 1] = name end
+  end
+  return absent[1] and ("recompute_modules: %s: no layer has it"):format(table.concat(absent, ", ")) or nil
+end
+
 --- The stage of each way of a schedule and slice, by "WAY SLICE"; ways are counted from 0.
 ---@param list integer[] schedules.slices(p)
 function slices.stages(p, list)
