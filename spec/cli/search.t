@@ -264,3 +264,9 @@ ett: note: the objective 'seq' compares several values: --vary seq=8Ki,16Ki,32Ki
 seq=8192 ...
 $ ett search --model llama3-8b --devices 8 --global-batch 8 stack=megatron --quiet --objective seq --vary seq=8Ki,16Ki | cut -c-9
 seq=16384
+
+# The help says which fields the short titles of columns are.
+
+$ ett search --help | grep -A2 '^Short titles'
+Short titles of columns: mb (micro_batch), m (micro_batches), recomp (recompute),
+...

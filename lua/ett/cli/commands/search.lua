@@ -212,6 +212,20 @@ local function print_result(opts, s, model, cluster)
   end
 end
 
+-- What the short titles of the table's columns stand for.
+local function column_titles()
+  local searched = require "ett.search.searched"
+  local text, columns = "Short titles of columns:", 24
+  for _, name in ipairs(searched.order) do
+    local title = searched.titles[name]
+    local word = title and (" %s (%s),"):format(title, name) or ""
+    columns = columns + #word
+    if columns > 100 then word, columns = "\n" .. word:sub(2), #word - 1 end
+    text = text .. word
+  end
+  return (text:gsub(",$", "."))
+end
+
 return {
   name = "search",
   finds = true,
@@ -228,6 +242,7 @@ return {
       .. "or by --vary, is searched over them: 1,2,4 is a list, 1..64 doubles, 8..64..8 has steps of 8.\n"
       .. "The column 'best in 100' is the probability, in percent, that a row is really the best of the first\n"
       .. "20 rows. Estimates have errors, so none is certain.\n"
+      .. column_titles() .. "\n"
       .. "Ctrl-C, or `timeout 60 ett search ...` after 60 s, ends a search early. It prints the best plan so\n"
       .. "far, if it has found one and runs as one process (not under mpirun or srun).\n\n"
       .. fields.help(opts)
