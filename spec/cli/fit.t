@@ -22,7 +22,7 @@ ett: fit: cannot read 'nowhere': no such file or folder
 ?1
 
 $ mkdir s; ett fit s
-ett: s: holds no table {gpu}_{operator}_{precision}.csv with rows
+ett: s: holds no table DEVICE_OPERATOR_PRECISION.csv with rows
 ?1
 
 $ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n1,4,512,2048,nan,9\n' > s/A100_gelu_fp16.csv; ett fit s
@@ -105,7 +105,7 @@ s/A100_gelu_fp16.csv: gelu forward: 1 row ...: line 31
 A table of a campaign that holds no row yet is left out; one that is not ours is damaged.
 # needs ett.regress_fit
 $ mkdir s; printf '# ett: 0.1.0\nmp,b,l,dim,F_dur(us),B_dur(us)\n# failed: 1,4,512,8: no memory\n' > s/A100_rms_norm_fp16.csv; ett fit s; ett fit s/A100_rms_norm_fp16.csv; awk 'BEGIN { print "# ett: 0.1.0\nmp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 8; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 * i, 1024, 50 * i, 90 * i }' > s/A100_gelu_fp16.csv; XDG_CACHE_HOME=$PWD ett fit s | cut -d" " -f1-3 | sort -u; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n' > s/A100_rms_norm_fp16.csv; ett fit s
-ett: s: holds no table {gpu}_{operator}_{precision}.csv with rows
+ett: s: holds no table DEVICE_OPERATOR_PRECISION.csv with rows
 ett: fit: 's/A100_rms_norm_fp16.csv' is no sample table: expected rows in a file DEVICE_OPERATOR_PRECISION.csv
 gelu fp16 backward
 gelu fp16 forward

@@ -51,7 +51,7 @@ end
 function sampled.check_devices(devices, unknown, source)
   if next(devices) then return end
   if unknown[1] then error_module.raise("missing", "%s", samples.unknown_text(unknown[1])) end
-  error_module.raise("format", "%s: holds no table {gpu}_{operator}_{precision}.csv with rows", source)
+  error_module.raise("format", "%s: holds no table DEVICE_OPERATOR_PRECISION.csv with rows", source)
 end
 
 --- A profile over sample files. Files are read when a model is first needed. Raises if the folders hold several

@@ -271,12 +271,27 @@ local function read_dims(lines, entry, shapes, as_wave)
   return { pool = pool, family = first.family, dims = dims, rows = flat, shapes = shapes, lines = lines }
 end
 
+-- The fields of an operator's shape that a table has no column for, except those with a default.
+local function absent_columns(op, names)
+  local has, absent = {}, {}
+  for _, name in ipairs(names) do has[name] = true end
+  for _, name in ipairs(schema.keys(op.schema)) do
+    if not has[name] and not schema.optional(op.schema[name]) then absent[#absent + 1] = name end
+  end
+  return absent
+end
+
 local function read_operator(t, entry, lines)
   local op = entry.operator
   local names, shape_of = shape_columns(t, op)
   if not names then
     return faulty("%s: no column of the shape of '%s' (%s); it has %s", entry.path, op.name,
       table.concat(schema.keys(op.schema), ", "), table.concat(t:names(), ", "))
+  end
+  local absent = not (op.sample_row and names == op.sample_row.columns) and absent_columns(op, names) or {}
+  if absent[1] then
+    return faulty("%s: no column '%s', which the shape of '%s' needs; it has %s", entry.path,
+      table.concat(absent, "', '"), op.name, table.concat(t:names(), ", "))
   end
   local columns, width = {}, #names
   for i, name in ipairs(names) do
