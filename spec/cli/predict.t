@@ -39,7 +39,7 @@ ett: compare: unknown field 'devices'; a plan has pp x tp x cp x dp devices
 ?2
 
 $ ett predict --model llama3-8b seq=8 micro_batches=1 --cluster a,b.lua; ett compare --model llama --cluster dgx_h100,dgx_b200
-ett: cannot read cluster file a,b.lua: No such file or directory
+ett: cannot read 'a,b.lua': no such file or directory
 ett: compare: --cluster takes one cluster; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
 ?2
 

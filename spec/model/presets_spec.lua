@@ -124,7 +124,7 @@ describe("a model's file", function()
     output, status = command.ett(folder, "predict --model wrong.lua " .. words)
     assert.same({ 1, "ett: wrong.lua: unknown architecture 'lama'; did you mean 'llama'?\n" }, { status, output })
     output, status = command.ett(folder, "predict --model none.lua " .. words)
-    assert.same({ 1, "ett: none.lua: cannot open none.lua: No such file or directory\n" }, { status, output })
+    assert.same({ 1, "ett: cannot read 'none.lua': no such file or directory\n" }, { status, output })
   end)
 end)
 

@@ -470,7 +470,8 @@ describe("a user's cluster", function()
     c = valid()
     c.links = {}
     assert.matches("links: missing field 'intra'", raised(cluster_module.get, c), 1, true)
-    assert.matches("cannot read cluster file", raised(cluster_module.get, "/nowhere/x.lua"), 1, true)
+    assert.equal("cannot read '/nowhere/x.lua': no such file or directory",
+      raised(cluster_module.get, "/nowhere/x.lua"))
   end)
 
   it("has no field without a row in the pages", function()

@@ -406,7 +406,7 @@ describe("ett.profile", function()
     assert.matches("_flash_attention_bf16.csv: no column of the shape of 'flash_attention' (batch, causal, ",
       raised(opened.operator, opened, "flash_attention", s, "bf16", "forward"), 1, true)
     local _, err = read_made({ schema = { tokens = "count", width = "count" } }, "tokens,widht,F_dur(us)\n256,8,5\n")
-    assert.matches("no column 'width', which the shape of '%w+' needs; it has tokens, widht, F_dur%(us%)$", tostring(err))
+    assert.matches("no column 'width', which the shape of 'odd' needs; it has tokens, widht, F_dur", err, 1, true)
   end)
 
   it("takes only columns of times for times", function()

@@ -333,6 +333,8 @@ function find.load_file(path)
   local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
     why = tostring(why)
+    local reason = why:match "^cannot open .*: ([^:]+)$"
+    if reason then error_module.raise("io", "cannot read '%s': %s", path, (reason:gsub("^%u", string.lower))) end
     error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
   end
   running[path], innermost = innermost, path

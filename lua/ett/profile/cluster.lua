@@ -148,9 +148,6 @@ function cluster_module.get(source, from)
   if source:match("%.lua$") or source:match("/") then
     if from and source:sub(1, 1) ~= "/" then source = (from:match "^.*/" or "") .. source:gsub("^%./+", "") end
     if lfs.attributes(source, "mode") == "directory" then source = source:gsub("/+$", "") .. "/init.lua" end
-    local file, why = io.open(source, "r")
-    if not file then error_module.raise("io", "cannot read cluster file %s", tostring(why)) end
-    file:close()
     value, path = find.load_file(source), source
   else
     if not find.path("clusters", source) and lfs.attributes(source .. ".lua") then
