@@ -37,6 +37,14 @@ describe("a search with a schedule of two ways", function()
   end)
 end)
 
+it("a search finds the plan of a shard without ZeRO where tensor ranks divide the experts", function()
+  local experts = ett.model.new("mixtral", { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 32000,
+    experts = 4, top_k = 2 })
+  local s = search.new { model = experts, cluster = "dgx_h100", devices = 8, plan = { seq = 512, global_batch = 8,
+    pp = 1, cp = 1, shard = 1, zero = 0, etp = 8, micro_batch = 8, recompute = "none" } }
+  assert.equal(8, s.rows[1].tp)
+end)
+
 it("a search tries more tensor ranks than heads for a model without attention", function()
   local mlps = require("ett.model.architecture").new(function(h)
     local blocks = require "ett.model.blocks"

@@ -462,6 +462,8 @@ end
 --- Adds memoised functions of the plan to a setting, for changing degrees and overlaps.
 local function add_follows(self, setting, p)
   local changing, degrees = {}, {}
+  local unsharded = setting.axes.zero[1] == 0 and p.shard == 1
+  if unsharded then p.zero = 0 end -- both are valid where no weights have copies, which depends on etp
   for _, name in ipairs(searched.dividing) do degrees[name] = true end
   for _, name in ipairs(searched.part) do changing[name] = name ~= "micro_batches" or nil end
   local rules = plan_rules.functions(self.model, setting.cluster, self.schedules)
@@ -472,8 +474,8 @@ local function add_follows(self, setting, p)
   setting.degrees_broken = setting.degrees_follow:first(rules)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
-    interleave_group = false, split = false, recompute = self.axes.recompute[1],
-    zero = setting.axes.zero[1] }, { __index = p })
+    interleave_group = false, split = false, recompute = self.axes.recompute[1], zero = setting.axes.zero[1],
+    shard = not unsharded and p.shard }, { __index = p })
   setting.key_of = fields.program_keys(p, changing, not lower.copies_table(self.model) and "pp" or nil)
   setting.family = setting.cluster.name .. " "
     .. setting.key_of(setmetatable({ tp = 1, cp = 1, pp = 1, dp = 1 }, { __index = setting.degrees }))
