@@ -47,9 +47,24 @@ static int close_object(lua_State *L) {
   return in_finaliser(L) ? 0 : lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
+/* Whether the collector called the running function, and not a script. */
+static int is_collected(lua_State *L) {
+  lua_Debug call;
+  return lua_getstack(L, 0, &call) && lua_getinfo(L, "n", &call) &&
+         strcmp(call.namewhat, "metamethod") == 0 && strcmp(call.name, "__gc") == 0;
+}
+
+/* __gc. A script can call it too, by debug.getmetatable: it is then the method `close`.
+ */
+static int collect_object(lua_State *L) {
+  return is_collected(L) ? lua_tocfunction(L, lua_upvalueindex(1))(L) : close_object(L);
+}
+
 /* Pops a function; sets it as a metamethod or method of the metatable at -3, whose
  * methods are at -2. */
 static void set_method(lua_State *L, const char *name) {
+  if (strcmp(name, "__gc") == 0)
+    lua_pushcclosure(L, collect_object, 1);
   lua_setfield(L, strncmp(name, "__", 2) == 0 ? -3 : -2, name);
 }
 
@@ -136,6 +151,41 @@ void ett_lua_set_boolean(lua_State *L, const char *name, int value) {
 void ett_lua_set_string(lua_State *L, const char *name, const char *value) {
   lua_pushstring(L, value);
   lua_setfield(L, -2, name);
+}
+
+static void bad_item(lua_State *L, const char *list, lua_Integer i, const char *wanted)
+    __attribute__((noreturn));
+
+static void bad_item(lua_State *L, const char *list, lua_Integer i, const char *wanted) {
+  const char *got =
+      lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1);
+  luaL_error(L, "'%s[%I]' must be %s, got %s", list, (LUAI_UACINT)i, wanted, got);
+}
+
+lua_Integer ett_lua_integer_item(lua_State *L, const char *list, lua_Integer i) {
+  int is_integer = 0;
+  lua_Integer value =
+      lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &is_integer) : 0;
+  if (!is_integer)
+    bad_item(L, list, i, "an integer");
+  return value;
+}
+
+lua_Number ett_lua_number_item(lua_State *L, const char *list, lua_Integer i) {
+  if (lua_type(L, -1) != LUA_TNUMBER)
+    bad_item(L, list, i, "a number");
+  return lua_tonumber(L, -1);
+}
+
+const char *ett_lua_string_item(lua_State *L, const char *list, lua_Integer i) {
+  if (lua_type(L, -1) != LUA_TSTRING)
+    bad_item(L, list, i, "a string");
+  return lua_tostring(L, -1);
+}
+
+double *ett_lua_field_doubles(lua_State *L, const char *name, size_t *count) {
+  ett_lua_check_table(L, name);
+  return ett_lua_doubles(L, -1, count);
 }
 
 double *ett_lua_doubles(lua_State *L, int index, size_t *count) {

@@ -42,10 +42,11 @@ int ett_lua_result(lua_State *L, int status, const ett_err *err);
 int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
 /* Creates the metatable of a userdata type. Methods may be NULL. Those with "__" are
- * metamethods; __index has a table of the others, so that scripts cannot call __gc. close
- * (or NULL) becomes the method `close`, __close and __gc, and may run twice. In a
- * finaliser `close` and __close do nothing, because an allocation of a call that uses the
- * object may have started the finaliser. The collector then closes the object later.
+ * metamethods; __index has a table of the others. close (or NULL) becomes the method
+ * `close`, __close and __gc. It and a __gc of `methods` may run twice, because
+ * debug.getmetatable gives __gc to scripts. In a script's finaliser all three do nothing,
+ * because an allocation of a call that uses the object may have started the finaliser.
+ * The collector then closes the object later.
  * Before Lua 5.4.4 they also do nothing while the collector is stopped. */
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
@@ -78,6 +79,15 @@ void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *w
 /* The array part of the table at index as doubles, in a userdata left on the stack, so
  * that an error does not leak it. Sets *count. Raises if an element is not a number. */
 double *ett_lua_doubles(lua_State *L, int index, size_t *count);
+
+/* The same for the value on top of the stack, a field of a table. */
+double *ett_lua_field_doubles(lua_State *L, const char *name, size_t *count);
+
+/* The value on top of the stack, element i of a list. Another type raises an error with
+ * the list's name and i. The list owns the string. */
+lua_Integer ett_lua_integer_item(lua_State *L, const char *list, lua_Integer i);
+lua_Number ett_lua_number_item(lua_State *L, const char *list, lua_Integer i);
+const char *ett_lua_string_item(lua_State *L, const char *list, lua_Integer i);
 
 /* Pushes a copy of text (NULL: an empty string) and frees text, also when memory runs
  * out, which raises. */

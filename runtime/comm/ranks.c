@@ -38,6 +38,18 @@ static ett_axis axis_of(const ett_degrees *d, int experts, ett_rank_axis wanted)
 }
 
 int ett_degrees_check(const ett_degrees *d, ett_err *err) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } fields[] = {{"pp", d->pp}, {"tp", d->tp},   {"cp", d->cp},
+                {"ep", d->ep}, {"etp", d->etp}, {"dp", d->dp}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    if (fields[i].value < 1 || fields[i].value > ETT_DEGREE_MOST)
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %lld, got %lld",
+                         fields[i].name, (long long)ETT_DEGREE_MOST,
+                         (long long)fields[i].value);
+  if (d->tp * d->cp > INT64_MAX / (d->dp * d->pp))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "the plan has more than 2^63 ranks");
   unsigned seen = 0;
   for (int i = 0; i < ETT_AXES; i++)
     seen |= 1u << (d->order >> 3 * i & 7);

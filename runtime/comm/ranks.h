@@ -47,8 +47,10 @@ int ett_group_kind_of(const char *name); /* -1: none */
 
 int64_t ett_degrees_world(const ett_degrees *degrees);
 
-/* Fails if an order repeats an axis, or if experts do not divide the ranks. Dense layers
- * and experts must be on the same pipeline ranks. */
+#define ETT_DEGREE_MOST ((int64_t)1 << 20)
+
+/* Fails if a degree is not 1 to ETT_DEGREE_MOST, an order repeats an axis, or experts do
+ * not divide the ranks. Dense layers and experts must be on the same pipeline ranks. */
 int ett_degrees_check(const ett_degrees *degrees, ett_err *err);
 
 ett_rank_group ett_degrees_group(const ett_degrees *degrees, ett_group_kind kind);

@@ -192,19 +192,13 @@ static int is_placed(const ett_step_plan *p, const ett_placed *placed) {
 }
 
 static int check_degrees(const ett_step_plan *p, ett_err *err) {
-  const struct {
-    const char *name;
-    int64_t value;
-  } fields[] = {{"pp", p->pp}, {"vp", p->vp},   {"tp", p->tp}, {"cp", p->cp},
-                {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp}};
-  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-    if (fields[i].value < 1 || fields[i].value > 1 << 20)
-      return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must be 1 to %d, got %lld",
-                         fields[i].name, 1 << 20, (long long)fields[i].value);
+  if (p->vp < 1 || p->vp > ETT_DEGREE_MOST)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'vp' must be 1 to %lld, got %d",
+                       (long long)ETT_DEGREE_MOST, p->vp);
   ett_degrees degrees = ett_step_degrees(p);
-  int64_t world = ett_degrees_world(&degrees);
   if (ett_degrees_check(&degrees, err) != 0 || ett_tiers_check(&p->tiers, err) != 0)
     return -1;
+  int64_t world = ett_degrees_world(&degrees);
   if (p->rank_map && p->rank_map_count != world)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'rank_map' must place all %lld ranks, got %lld",
@@ -890,7 +884,6 @@ static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t 
 static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) {
   int64_t dense = p->dense_group.degree, shard = plan->shard;
   int64_t replicas = shard > 0 ? dense / shard : 1;
-  int64_t expert = p->expert_group.degree / replicas;
   if (shard > 0 && (dense % shard != 0 || p->expert_group.degree % replicas != 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "shard = %lld must divide the %lld ranks that share weights, and "
@@ -899,8 +892,8 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
                        (long long)p->expert_group.degree);
   if (split_group(&p->dense_group, &p->dense_replica_group, shard, err) != 0)
     return -1;
-  return split_group(&p->expert_group, &p->expert_replica_group, shard > 0 ? expert : 0,
-                     err);
+  return split_group(&p->expert_group, &p->expert_replica_group,
+                     shard > 0 ? p->expert_group.degree / replicas : 0, err);
 }
 
 /* The lanes of weights and gradients: for each lane, the largest share that a message of

@@ -10,7 +10,10 @@
 /* The tensor at index; raises if it is closed. */
 static inline ett_tensor *ett_lua_tensor(lua_State *L, int index) {
   ett_tensor *t = luaL_checkudata(L, index, ETT_TENSOR_TYPE);
-  if (!t->data)
+  lua_getiuservalue(L, index, 1);
+  char *const *block = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (!t->data || !block || !*block)
     luaL_error(L, "the tensor is closed");
   return t;
 }

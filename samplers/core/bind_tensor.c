@@ -8,9 +8,9 @@
 #include "base/random.h"
 #include "samplers/core/memory.h"
 
-/* A memory block shared by several tensors. */
+/* A memory block shared by several tensors, and their user value. */
 typedef struct {
-  char *at;
+  char *at; /* first: ett_lua_tensor reads it */
   size_t bytes, used;
 } block;
 
@@ -22,6 +22,7 @@ static int block_free(lua_State *L) {
   block *b = luaL_checkudata(L, 1, BLOCK_TYPE);
   ett_sample_pages_free(b->at, b->bytes);
   b->at = NULL;
+  b->used = b->bytes; /* no new tensor uses it */
   return 0;
 }
 
@@ -161,7 +162,10 @@ static int tensor_integers(lua_State *L) {
   int32_t *out = (int32_t *)(void *)t->data;
   for (size_t i = 0; i < lua_rawlen(L, 2); i++) {
     lua_rawgeti(L, 2, (lua_Integer)i + 1);
-    out[i] = (int32_t)luaL_checkinteger(L, -1);
+    const lua_Integer value = ett_lua_integer_item(L, "integers", (lua_Integer)i + 1);
+    luaL_argcheck(L, value >= INT32_MIN && value <= INT32_MAX, 2,
+                  "must hold 32-bit integers");
+    out[i] = (int32_t)value;
     lua_pop(L, 1);
   }
   lua_settop(L, 1);

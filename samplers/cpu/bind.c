@@ -205,7 +205,7 @@ static int run(lua_State *L) {
     luaL_argcheck(L, m <= 8, 5, "at most 8 scalars");
     for (lua_Integer i = 0; i < m; i++) {
       lua_rawgeti(L, 5, i + 1);
-      scalars[i] = luaL_checknumber(L, -1);
+      scalars[i] = ett_lua_number_item(L, "scalars", i + 1);
       lua_pop(L, 1);
     }
     scalar = scalars;

@@ -112,7 +112,8 @@ static int versions(lua_State *L) {
 
 static ett_cuda_device *check_device(lua_State *L, int index) {
   ett_cuda_device *device = luaL_checkudata(L, index, DEVICE_TYPE);
-  luaL_argcheck(L, device->driver != NULL, index, "the device is closed");
+  if (!device->driver)
+    luaL_error(L, "the device is closed");
   return device;
 }
 
@@ -280,7 +281,7 @@ static void read_args(lua_State *L, ett_cuda_kernel *kernel) {
       arg->integer = lua_tointeger(L, -1);
     } else {
       arg->kind = ETT_CUDA_ARG_NUMBER;
-      arg->number = luaL_checknumber(L, -1);
+      arg->number = ett_lua_number_item(L, "args", i + 1);
     }
     lua_pop(L, 1);
   }
@@ -457,7 +458,7 @@ static int work_time_parts(lua_State *L) {
   int *ends = lua_newuserdatauv(L, (size_t)parts * sizeof *ends, 0);
   for (lua_Integer i = 0; i < parts; i++) {
     lua_rawgeti(L, 2, i + 1);
-    const lua_Integer end = luaL_checkinteger(L, -1);
+    const lua_Integer end = ett_lua_integer_item(L, "ends", i + 1);
     ends[i] = end < 0 || end > INT_MAX ? -1 : (int)end;
     lua_pop(L, 1);
   }

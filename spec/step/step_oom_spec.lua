@@ -99,7 +99,7 @@ describe("ett.step's arguments", function()
       why(step_core.program, program(function(g) g.kinds[1].count = 0 end)))
     assert.matches("field 'place': unknown value 'front'$",
       why(step_core.program, program(function(g) g.kinds[1].place = "front" end)))
-    assert.matches("field 'uses' must map indexes of operations to counts",
+    assert.matches("field 'uses' must have indexes of operations from 1 to 1, got 2",
       why(step_core.program, program(function(g) g.kinds[1].uses = { [2] = 1 } end)))
     assert.matches("^a program holds 1 to 100000", why(step_core.program, { operations = {}, kinds = {} }))
   end)
@@ -112,6 +112,7 @@ describe("ett.step's arguments", function()
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
     assert.equal("field 'etp' must be 1 to 1048576, got 0", plan { etp = 0 })
     assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
+    assert.matches("^shard = 3 must divide the 2 ranks that share weights", plan { dp = 2, zero = 1, shard = 3 })
     assert.equal("field 'bucket_bytes' must be at least 1, got 0.5", plan { bucket_bytes = 0.5 })
     assert.matches("has a part without an end", plan { parts = { 0 / 0, 1, 1, 1, 2, 1, 1, 1 } })
     assert.equal("the split holds 3 layers, the model has 4", plan { pp = 2, split = { 1, 2 } })

@@ -27,7 +27,7 @@ function step_core.program(given)
     exchange_communication_share = given.communication_share or 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do
-    all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
+    all.operations[i] = operation == 1 and 1 or filled(operation, { dense_parameters = 0, expert_parameters = 0,
       frozen_dense = 0, frozen_expert = 0, spared_share = 0, quantised_bytes = 0, sharded_bytes = 0,
       scale_bytes = 0, activation_bytes = 0, dropped_bytes = 0, late_bytes = operation.activation_bytes or 0,
       working_bytes = 0, weight_working_bytes = 0, weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0,

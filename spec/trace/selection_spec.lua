@@ -129,7 +129,7 @@ describe("selections", function()
     assert.same(x:measure_in(windows), x:measure_in(froms, tos))
     assert.equal(x:clip(froms[3], tos[3]):measure(), x:measure_in(froms, tos)[3])
     assert.has_error(function() x:measure_in(froms, { tos[1] }) end,
-      "bad argument #2 to 'measure_in' (must be a list of integers)")
+      "bad argument #2 to 'measure_in' (must be a list of integers, got nil at 2)")
   end)
 
   it("group and count as a loop does", function()

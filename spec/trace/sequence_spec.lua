@@ -93,7 +93,7 @@ describe("ett.sequence", function()
     local s = sequence.new({ 10, 20 }, { 15, 28 }, { 1, 2 }, { 4.5, 3 })
     assert.same({ { 5, 8 }, { 4.5, 3.0 } }, { select(3, s:totals()) })
     assert.equal(7.5, (s:sum()))
-    assert.error_matches(function() sequence.new({ 10 }, { 15 }, nil, {}) end, "must hold numbers")
+    assert.error_matches(function() sequence.new({ 10 }, { 15 }, nil, {}) end, "'own%[1%]' must be a number, got nil")
   end)
 
   --- The same collectives on three ranks; rank r's recording lacks the first missing[r] and its clock is ahead.

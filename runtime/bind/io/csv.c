@@ -12,7 +12,10 @@
 
 /* The userdata has the file's name as user value 1. */
 static ett_csv_table *check_table(lua_State *L) {
-  return luaL_checkudata(L, 1, TABLE_TYPE);
+  ett_csv_table *table = luaL_checkudata(L, 1, TABLE_TYPE);
+  if (!table->names)
+    luaL_error(L, "the table is closed");
+  return table;
 }
 
 static const char *table_name(lua_State *L) {
@@ -100,8 +103,7 @@ static int csv_decode(lua_State *L) {
   lua_settop(L, 2);
   const char *name = "csv";
   if (lua_istable(L, 2)) {
-    ett_lua_raw_field(L, 2, "name");
-    name = luaL_optstring(L, -1, name);
+    name = ett_lua_string_field(L, 2, "name", name);
   }
   return decode(L, text, length, name, 2);
 }
@@ -183,7 +185,8 @@ static int table_line(lua_State *L) {
 
 /* t:rows() and #t */
 static int table_rows(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)check_table(L)->rows);
+  const ett_csv_table *table = luaL_checkudata(L, 1, TABLE_TYPE); /* closed: 0 rows */
+  lua_pushinteger(L, (lua_Integer)table->rows);
   return 1;
 }
 
@@ -199,7 +202,7 @@ static int table_names(lua_State *L) {
 }
 
 static int table_close(lua_State *L) {
-  ett_csv_free(check_table(L));
+  ett_csv_free(luaL_checkudata(L, 1, TABLE_TYPE));
   return 0;
 }
 

@@ -34,8 +34,7 @@ static const char *const op_names[ETT_OPS] = {
 /* The field of the table at 1 as numbers. */
 static const double *doubles_field(lua_State *L, const char *name, size_t *count) {
   ett_lua_raw_field(L, 1, name);
-  ett_lua_check_table(L, name);
-  return ett_lua_doubles(L, -1, count);
+  return ett_lua_field_doubles(L, name, count);
 }
 
 /* The field of the table at 1 as whole numbers below 2^32. */
@@ -253,11 +252,16 @@ static int program_bounds(lua_State *L) {
     int value = lua_gettop(L);
     size_t i = input_at(L, value - 1, names);
     if (lua_type(L, value) == LUA_TTABLE) {
+      const char *name = lua_tostring(L, value - 1);
       lua_rawgeti(L, value, 1);
+      in[i].low = ett_lua_number_item(L, name, 1);
       lua_rawgeti(L, value, 2);
-      in[i] = (ett_interval){luaL_checknumber(L, -2), luaL_checknumber(L, -1)};
+      in[i].high = ett_lua_number_item(L, name, 2);
+    } else if (lua_type(L, value) == LUA_TNUMBER) {
+      in[i].low = in[i].high = lua_tonumber(L, value);
     } else {
-      in[i].low = in[i].high = luaL_checknumber(L, value);
+      luaL_error(L, "parameter '%s' must be a number or { low, high }, got %s",
+                 lua_tostring(L, value - 1), luaL_typename(L, value));
     }
     lua_settop(L, value - 1);
   }
@@ -282,7 +286,7 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
   v.factor = ett_lua_boolean_field(L, at, "factor", 0);
   if (ett_lua_raw_field(L, at, "values") != LUA_TNIL) {
     v.domain = ETT_DOMAIN_LIST;
-    v.values = ett_lua_doubles(L, lua_gettop(L), &v.count);
+    v.values = ett_lua_field_doubles(L, "values", &v.count);
     lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
   } else {
     if (ett_lua_boolean_field(L, at, "real", 0))

@@ -111,9 +111,8 @@ static int lane(lua_State *L) {
   e.kind = kind;
   if (ett_lua_raw_field(L, 1, "wait") != LUA_TNIL)
     e.wait = as_many(L, "wait", e.count);
-  ett_lua_raw_field(L, 1, "from");
-  ett_lua_raw_field(L, 1, "to");
-  int64_t from = luaL_checkinteger(L, -2), to = luaL_checkinteger(L, -1);
+  int64_t from = ett_lua_integer_field(L, 1, "from", 0);
+  int64_t to = ett_lua_integer_field(L, 1, "to", 0);
   uint32_t bins = (uint32_t)ett_lua_range_field(L, 1, "bins", -1, 1, 1 << 20);
   size_t chunk = (size_t)ett_lua_range_field(L, 1, "chunk_events", -1, 0, 1 << 24);
   ett_err err = {ETT_OK, ""};

@@ -32,10 +32,7 @@ static double *doubles_field(lua_State *L, int at, const char *name, size_t *cou
     *count = 0;
     return NULL;
   }
-  if (!lua_istable(L, -1))
-    luaL_error(L, "field '%s' must be a list of numbers, got %s", name,
-               luaL_typename(L, -1));
-  return ett_lua_doubles(L, -1, count);
+  return ett_lua_field_doubles(L, name, count);
 }
 
 /* Strings remain owned by the parameter table, which the caller's table anchors. */
@@ -101,9 +98,9 @@ static const char *const reasons[] = {"", "faster than the device can be",
 /* Reads the request at an index into a job. Its values stay on the stack. */
 static void get_job(lua_State *L, int at, ett_fit_job *job) {
   size_t numbers, leasts;
-  luaL_checktype(L, at, LUA_TTABLE);
   *job = (ett_fit_job){.status = -1};
   ett_lua_raw_field(L, at, "design");
+  ett_lua_check_table(L, "design");
   ett_lua_design(L, lua_gettop(L), &job->design);
   lua_pop(L, 1);
   read_config(L, at, &job->config);

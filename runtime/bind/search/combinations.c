@@ -190,7 +190,7 @@ static int list_learn(lua_State *L) {
   luaL_argcheck(L, count <= AXES_MOST, 3, "has too many axes");
   for (size_t i = 0; i < count; i++) {
     lua_rawgeti(L, 3, (lua_Integer)i + 1);
-    axes[i] = (size_t)luaL_checkinteger(L, -1) - 1;
+    axes[i] = (size_t)ett_lua_integer_item(L, "axes", (lua_Integer)i + 1) - 1;
   }
   ett_member_value value = {.big = 0};
   keep(L);

@@ -1,4 +1,5 @@
 /* ett.search - binding of runtime/search: axes, plans of a part, and chances. */
+#include <limits.h>
 #include <string.h>
 
 #include "bind/search/search.h"
@@ -9,6 +10,21 @@
 #define ETT_LUA_AXES "ett.search.axes"
 
 int luaopen_ett_search(lua_State *L);
+
+/* The position in `names` of the string on top of the stack, element i of a list. */
+static int get_choice(lua_State *L, const char *list, int i, const char *const *names) {
+  const char *value = ett_lua_string_item(L, list, i);
+  for (int k = 0; names[k]; k++)
+    if (strcmp(names[k], value) == 0)
+      return k;
+  return luaL_error(L, "'%s[%d]' has the unknown value '%s'", list, i, value);
+}
+
+/* The integer on top of the stack, element i of a list; -1 stands for a large one. */
+static int get_small(lua_State *L, const char *list, int i) {
+  const lua_Integer value = ett_lua_integer_item(L, list, i);
+  return value >= 0 && value <= INT_MAX ? (int)value : -1;
+}
 
 /* Reads the list in a field of the table at 1 into values; returns its length. */
 static int get_list(lua_State *L, const char *name, const char *const *names, int most,
@@ -21,10 +37,9 @@ static int get_list(lua_State *L, const char *name, const char *const *names, in
   for (int i = 0; i < count; i++) {
     lua_rawgeti(L, -1, i + 1);
     if (names)
-      values[i] = luaL_checkoption(L, -1, NULL, names);
+      values[i] = get_choice(L, name, i + 1, names);
     else
-      values[i] =
-          lua_isboolean(L, -1) ? lua_toboolean(L, -1) : (int)luaL_checkinteger(L, -1);
+      values[i] = lua_isboolean(L, -1) ? lua_toboolean(L, -1) : get_small(L, name, i + 1);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
@@ -41,8 +56,8 @@ static int axes_new(lua_State *L) {
       get_list(L, "recompute", ett_step_lua_recomputes, ETT_SEARCH_MOST, a.recompute);
   a.zeros = get_list(L, "zero", NULL, ETT_SEARCH_MOST, a.zero);
   for (int i = 0; i < a.zeros; i++)
-    luaL_argcheck(L, a.zero[i] >= 0 && a.zero[i] <= ETT_ZERO_PARAMETERS, 1,
-                  "zero must be 0 to 3");
+    if (a.zero[i] < 0 || a.zero[i] > ETT_ZERO_PARAMETERS)
+      luaL_error(L, "'zero[%d]' must be 0 to %d", i + 1, ETT_ZERO_PARAMETERS);
   a.reshards = get_list(L, "reshard", NULL, 2, a.reshard);
   a.parameters = get_list(L, "overlap_parameters", NULL, 2, a.overlap_parameters);
   a.gradients = get_list(L, "overlap_gradients", NULL, 2, a.overlap_gradients);
@@ -77,14 +92,16 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
                 {"too_large", c->too_large}, {"bounded", c->bounded},
                 {"evaluated", c->evaluated}, {"refused", c->refused}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-    ett_lua_raw_field(L, index, fields[i].name);
-    lua_pushinteger(L, luaL_checkinteger(L, -1) + fields[i].value);
-    lua_setfield(L, index, fields[i].name);
-    lua_pop(L, 1);
+    const lua_Integer before = ett_lua_integer_field(L, index, fields[i].name, 0);
+    lua_pushstring(L, fields[i].name);
+    lua_pushinteger(L,
+                    (lua_Integer)((lua_Unsigned)before + (lua_Unsigned)fields[i].value));
+    lua_rawset(L, index);
   }
   if (c->refusal[0] && ett_lua_raw_field(L, index, "refusal") == LUA_TNIL) {
+    lua_pushstring(L, "refusal");
     lua_pushstring(L, c->refusal);
-    lua_setfield(L, index, "refusal");
+    lua_rawset(L, index);
   }
   lua_settop(L, top);
 }

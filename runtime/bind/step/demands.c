@@ -168,7 +168,9 @@ static void hold(lua_State *L, int index) {
 static ett_model *get_model(lua_State *L, int index) {
   if (ett_lua_raw_field(L, index, "model") == LUA_TNIL)
     return NULL;
-  ett_model *model = luaL_checkudata(L, -1, ETT_LUA_MODEL);
+  ett_model *model = luaL_testudata(L, -1, ETT_LUA_MODEL);
+  if (!model)
+    luaL_error(L, "field 'model' must be a regressor, got %s", luaL_typename(L, -1));
   luaL_argcheck(L, model->memory, index, "holds a closed regressor");
   hold(L, lua_gettop(L));
   return model;

@@ -253,19 +253,26 @@ static int orders_new(lua_State *L) {
   return 1;
 }
 
+/* The orders at an index: those of a plan or pipeline. */
+static const ett_orders *orders_at(lua_State *L, int index) {
+  const orders_box *box = luaL_testudata(L, index, ETT_LUA_ORDERS);
+  if (!box)
+    luaL_error(L, "schedule 'custom' needs 'orders' of ett.step, got %s",
+               luaL_typename(L, index));
+  return &box->orders;
+}
+
 const ett_orders *ett_step_lua_orders_of(lua_State *L, int index) {
   ett_lua_raw_field(L, index, "orders");
-  const orders_box *box = luaL_checkudata(L, -1, ETT_LUA_ORDERS);
-  return &box->orders;
+  return orders_at(L, -1);
 }
 
 void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan) {
   plan->orders = NULL;
   if (plan->schedule != ETT_SCHEDULE_CUSTOM && lua_isnoneornil(L, index))
     return;
-  const orders_box *box = luaL_checkudata(L, index, ETT_LUA_ORDERS);
+  plan->orders = orders_at(L, index);
   plan->schedule = ETT_SCHEDULE_CUSTOM;
-  plan->orders = &box->orders;
   if (plan->orders->chunks != plan->vp * plan->orders->ways)
     luaL_error(L, "the orders hold %d chunks a stage, the plan %d", plan->orders->chunks,
                plan->vp * plan->orders->ways);

@@ -41,7 +41,7 @@ const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
       luaL_error(L, "missing field '%s' (a list of seconds)", name);
     return NULL;
   }
-  const double *values = ett_lua_doubles(L, -1, &count);
+  const double *values = ett_lua_field_doubles(L, name, &count);
   if (count < want)
     luaL_error(L, "field '%s' must hold %d numbers, got %d", name, (int)want, (int)count);
   for (size_t i = 0; i < count; i++)

@@ -131,7 +131,7 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
   if (ett_lua_raw_field(L, index, "split") == LUA_TNIL)
     return;
   size_t count;
-  double *given = ett_lua_doubles(L, -1, &count);
+  double *given = ett_lua_field_doubles(L, "split", &count);
   if ((int64_t)count != (int64_t)plan->pp * plan->vp)
     luaL_error(L, "field 'split' must hold pp * vp = %d numbers of layers, got %d",
                plan->pp * plan->vp, (int)count);
@@ -195,7 +195,7 @@ static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
   if (ett_lua_raw_field(L, index, "rates") == LUA_TNIL)
     return;
   size_t count;
-  const double *given = ett_lua_doubles(L, -1, &count);
+  const double *given = ett_lua_field_doubles(L, "rates", &count);
   luaL_argcheck(L, count == EACH * (size_t)t->count, index, "has rates of other tiers");
   for (int k = 0; k < t->count; k++, given += EACH)
     t->rates[k] =
@@ -209,7 +209,7 @@ static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
   if (ett_lua_raw_field(L, index, "parts") == LUA_TNIL)
     return;
   size_t count;
-  double *given = ett_lua_doubles(L, -1, &count);
+  double *given = ett_lua_field_doubles(L, "parts", &count);
   luaL_argcheck(L, count % 4 == 0 && count / 4 <= ETT_PARTS_MOST, index,
                 "has too many parts");
   parts->count = (int)(count / 4);
@@ -226,7 +226,10 @@ static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
 static void get_map(lua_State *L, int index, ett_step_plan *plan) {
   if (ett_lua_raw_field(L, index, "rank_map") == LUA_TNIL)
     return;
-  const ett_step_lua_map *map = luaL_checkudata(L, -1, ETT_LUA_MAP);
+  const ett_step_lua_map *map = luaL_testudata(L, -1, ETT_LUA_MAP);
+  if (!map)
+    luaL_error(L, "field 'rank_map' must be a map of ett.step, got %s",
+               luaL_typename(L, -1));
   plan->rank_map = map->device;
   plan->rank_map_count = map->count;
 }
@@ -384,9 +387,7 @@ static ett_degrees get_degrees(lua_State *L, ett_step_plan *plan) {
       FIELD(rank_order, INTEGER, NULL)};
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
-  ett_lua_raw_field(L, 1, "cp_ulysses"); /* optional */
-  plan->cp_ulysses = (int)luaL_optinteger(L, -1, 1);
-  lua_pop(L, 1);
+  plan->cp_ulysses = (int)ett_lua_range_field(L, 1, "cp_ulysses", 1, 0, 1 << 20);
   return ett_step_degrees(plan);
 }
 
@@ -400,10 +401,10 @@ static void get_places(lua_State *L, ett_step_plan *plan) {
   get_parts(L, 1, plan);
   get_map(L, 1, plan);
   ett_degrees degrees = ett_step_degrees(plan);
-  luaL_argcheck(L, !plan->rank_map || plan->rank_map_count == ett_degrees_world(&degrees),
-                1, "field 'rank_map' must place all ranks");
   if (ett_degrees_check(&degrees, &err) != 0 || ett_tiers_check(&plan->tiers, &err) != 0)
     ett_lua_raise(L, &err);
+  luaL_argcheck(L, !plan->rank_map || plan->rank_map_count == ett_degrees_world(&degrees),
+                1, "field 'rank_map' must place all ranks");
 }
 
 /* parts(plan): for each stage, the parts of the cluster with its devices, as bits; or nil
@@ -412,8 +413,10 @@ static int parts(lua_State *L) {
   ett_step_plan plan = {0};
   ett_err err;
   get_places(L, &plan);
-  luaL_argcheck(L, plan.pp >= 1 && plan.pp <= ETT_PIPELINE_MAX_STAGES, 1,
-                "has too many stages");
+  luaL_argcheck(L, plan.pp <= ETT_PIPELINE_MAX_STAGES, 1, "has too many stages");
+  ett_degrees degrees = ett_step_degrees(&plan);
+  luaL_argcheck(L, ett_degrees_world(&degrees) <= ETT_RANKS_MOST, 1,
+                "has too many ranks");
   int32_t *found = lua_newuserdatauv(L, (size_t)plan.pp * sizeof *found, 0);
   if (ett_step_parts(&plan, found, &err) != 0) {
     lua_pushnil(L);

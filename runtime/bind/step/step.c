@@ -70,7 +70,7 @@ static ett_demand_time get_time(lua_State *L, int index, int names, int name) {
           get_named(L, at, names + SECONDS + i);
       }
       if (!lua_isnil(L, -1))
-        *values[i] = luaL_checknumber(L, -1);
+        *values[i] = ett_lua_number_item(L, lua_tostring(L, names + name), i + 1);
     }
     lua_pop(L, 1);
   }
@@ -185,6 +185,14 @@ static void get_points(lua_State *L, int index, int name, ett_operation *o) {
   lua_pop(L, 1);
 }
 
+/* Pushes table i, counted from 0, of a list of tables; returns its index. */
+static int get_item(lua_State *L, int list, const char *name, size_t i) {
+  if (lua_rawgeti(L, list, (lua_Integer)i + 1) != LUA_TTABLE)
+    luaL_error(L, "'%s[%d]' must be a table, got %s", name, (int)i + 1,
+               luaL_typename(L, -1));
+  return lua_gettop(L);
+}
+
 /* Numbers that an operation does not have are 0; its role is then "outside". */
 static void get_operations(lua_State *L, ett_program *program, int list) {
   enum { FIELDS = sizeof operation_fields / sizeof *operation_fields };
@@ -194,8 +202,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
   for (int i = 0; i < NAMES; i++)
     lua_pushstring(L, other_names[i]);
   for (size_t i = 0; i < program->operation_count; i++) {
-    lua_rawgeti(L, list, (lua_Integer)i + 1);
-    int at = lua_gettop(L);
+    int at = get_item(L, list, "operations", i);
     ett_operation *o = &program->operations[i];
     ett_step_lua_read_given(L, at, top + 1, operation_fields, FIELDS, o);
     get_lanes(L, at, names + LANES, o);
@@ -216,33 +223,42 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
   lua_settop(L, top);
 }
 
+/* The key of a field's entry on top of the stack: the index of an operation. */
+static lua_Integer get_operation(lua_State *L, const ett_program *program,
+                                 const char *field) {
+  int is_integer;
+  const lua_Integer operation = lua_tointegerx(L, -2, &is_integer);
+  if (!is_integer || operation < 1 || (size_t)operation > program->operation_count)
+    luaL_error(L, "field '%s' must have indexes of operations from 1 to %d, got %s",
+               field, (int)program->operation_count, luaL_tolstring(L, -2, NULL));
+  return operation;
+}
+
 /* Replaces the default, half of the runs, by those of the table on the stack. */
 static void get_policy_uses(lua_State *L, ett_program *program, size_t kind) {
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-    lua_Integer operation = luaL_checkinteger(L, -2);
-    lua_Number runs = luaL_checknumber(L, -1);
-    luaL_argcheck(L,
-                  operation >= 1 && (size_t)operation <= program->operation_count &&
-                      runs >= 0 && isfinite(runs),
-                  1, "field 'policy_uses' must map indexes of operations to runs");
+    lua_Integer operation = get_operation(L, program, "policy_uses");
+    lua_Number runs = ett_lua_number_item(L, "policy_uses", operation);
+    if (!(runs >= 0 && isfinite(runs)))
+      luaL_error(L, "'policy_uses[%I]' must be runs of at least 0, got %f",
+                 (LUAI_UACINT)operation, runs);
     program->policy_uses[kind * program->operation_count + (size_t)operation - 1] = runs;
   }
 }
 
 static void get_kinds(lua_State *L, ett_program *program, int list) {
   for (size_t k = 0; k < program->kind_count; k++) {
-    lua_rawgeti(L, list, (lua_Integer)k + 1);
-    int at = lua_gettop(L);
+    int at = get_item(L, list, "kinds", k);
     ett_step_lua_read(L, at, kind_fields, sizeof kind_fields / sizeof *kind_fields,
                       &program->kinds[k]);
     ett_lua_raw_field(L, at, "uses"); /* operation index -> number of runs */
     ett_lua_check_table(L, "uses");
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-      lua_Integer operation = luaL_checkinteger(L, -2), uses = luaL_checkinteger(L, -1);
-      luaL_argcheck(L,
-                    operation >= 1 && (size_t)operation <= program->operation_count &&
-                        uses >= 0 && uses <= INT32_MAX,
-                    1, "field 'uses' must map indexes of operations to counts");
+      lua_Integer operation = get_operation(L, program, "uses");
+      lua_Integer uses = ett_lua_integer_item(L, "uses", operation);
+      if (uses < 0 || uses > INT32_MAX)
+        luaL_error(L, "'uses[%I]' must be 0 to %d, got %I", (LUAI_UACINT)operation,
+                   INT32_MAX, (LUAI_UACINT)uses);
       size_t place = k * program->operation_count + (size_t)operation - 1;
       program->uses[place] = (int32_t)uses;
       program->policy_uses[place] = (double)uses / 2;
@@ -258,9 +274,9 @@ static ett_program *get_program(lua_State *L, int index, ett_program **to) {
   int top = lua_gettop(L);
   luaL_checktype(L, index, LUA_TTABLE);
   ett_lua_raw_field(L, index, "operations");
-  luaL_checktype(L, top + 1, LUA_TTABLE);
+  ett_lua_check_table(L, "operations");
   ett_lua_raw_field(L, index, "kinds");
-  luaL_checktype(L, top + 2, LUA_TTABLE);
+  ett_lua_check_table(L, "kinds");
   ett_err err;
   ett_program *program = *to =
       ett_program_new(lua_rawlen(L, top + 1), lua_rawlen(L, top + 2), &err);

@@ -280,7 +280,11 @@ static void by_start(const reading *r) {
 }
 
 static void by_least_duration(const reading *r) {
-  r->x->f.min_dur = luaL_checkinteger(r->L, r->index);
+  int is_integer;
+  r->x->f.min_dur = lua_tointegerx(r->L, r->index, &is_integer);
+  if (!is_integer)
+    luaL_error(r->L, "filter '%s' must be an integer, got %s", r->field,
+               luaL_typename(r->L, r->index));
   r->x->f.has_min_dur = true;
 }
 

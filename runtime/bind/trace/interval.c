@@ -13,14 +13,22 @@ void ett_lua_check_memory(lua_State *L, int status) {
 
 int64_t ett_lua_integer_at(lua_State *L, int list, lua_Integer i) {
   lua_rawgeti(L, list, i);
-  luaL_argcheck(L, lua_isinteger(L, -1), list, "must be a list of integers");
+  if (!lua_isinteger(L, -1))
+    luaL_argerror(L, list,
+                  lua_pushfstring(L, "must be a list of integers, got %s at %I",
+                                  luaL_typename(L, -1), (LUAI_UACINT)i));
   const int64_t value = lua_tointeger(L, -1);
   lua_pop(L, 1);
   return value;
 }
 
+static ett_interval closed; /* the items of a closed set */
+
 static ett_intervals *check(lua_State *L, int index) {
-  return luaL_checkudata(L, index, ETT_LUA_INTERVAL);
+  ett_intervals *s = luaL_checkudata(L, index, ETT_LUA_INTERVAL);
+  if (s->items == &closed)
+    luaL_error(L, "the interval set is closed");
+  return s;
 }
 
 ett_intervals *ett_lua_new_intervals(lua_State *L) {
@@ -31,7 +39,10 @@ ett_intervals *ett_lua_new_intervals(lua_State *L) {
 }
 
 static int set_gc(lua_State *L) {
-  ett_intervals_free(check(L, 1));
+  ett_intervals *s = luaL_checkudata(L, 1, ETT_LUA_INTERVAL);
+  if (s->items != &closed)
+    ett_intervals_free(s);
+  s->items = &closed;
   return 0;
 }
 

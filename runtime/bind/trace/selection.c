@@ -17,6 +17,8 @@ static ett_lua_selection *new_selection(lua_State *L, int trace_index) {
 
 ett_lua_selection *ett_lua_check_selection(lua_State *L, int index) {
   ett_lua_selection *x = luaL_checkudata(L, index, ETT_LUA_SELECTION);
+  if (x->closed)
+    luaL_error(L, "the selection is closed");
   lua_getiuservalue(L, index, 1);
   ett_trace **box = lua_touserdata(L, -1);
   lua_pop(L, 1);
@@ -46,6 +48,7 @@ static void take_rows(lua_State *L, ett_lua_selection *x, const uint32_t *rows,
 static int selection_gc(lua_State *L) {
   ett_lua_selection *x = luaL_checkudata(L, 1, ETT_LUA_SELECTION);
   ett_selection_free(&x->s);
+  x->closed = true;
   return 0;
 }
 
@@ -194,7 +197,9 @@ ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *cou
   int single = lua_type(L, index) == LUA_TSTRING;
   lua_Integer n = single ? 1 : 0;
   if (!single && !lua_isnoneornil(L, index)) {
-    luaL_checktype(L, index, LUA_TTABLE);
+    if (!lua_istable(L, index))
+      luaL_error(L, "keys must be a name or a list of names, got %s",
+                 luaL_typename(L, index));
     n = (lua_Integer)lua_rawlen(L, index);
   }
   ett_key *keys = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *keys, 0);
@@ -203,7 +208,7 @@ ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *cou
       lua_pushvalue(L, index);
     else
       lua_rawgeti(L, index, i + 1);
-    keys[i] = key_named(L, t, luaL_checkstring(L, -1));
+    keys[i] = key_named(L, t, ett_lua_string_item(L, "keys", i + 1));
     lua_pop(L, 1);
   }
   *count = (uint32_t)n;
@@ -347,8 +352,7 @@ static int selection_stats(lua_State *L) {
   int order = ett_lua_choice_field(L, 2, "order", orders);
   double percents[PERCENTS_MOST];
   const size_t percent_count = get_percents(L, percents);
-  ett_lua_raw_field(L, 2, "top");
-  lua_Integer top = luaL_optinteger(L, -1, LUA_MAXINTEGER);
+  lua_Integer top = ett_lua_integer_field(L, 2, "top", LUA_MAXINTEGER);
   ett_groups *g = new_groups(L);
   ett_lua_check_memory(L, ett_group(g, x->t, &x->s, keys, n));
   line *lines = lua_newuserdatauv(L, ((size_t)g->count + 1) * sizeof *lines, 0);
@@ -577,7 +581,7 @@ static int selection_columns(lua_State *L) {
   luaL_checkstack(L, (int)n + 8, NULL);
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, 2, i);
-    ett_key key = check_field(L, x->t, luaL_checkstring(L, -1));
+    ett_key key = check_field(L, x->t, ett_lua_string_item(L, "fields", i));
     lua_pop(L, 1);
     push_column(L, x, key);
   }

@@ -25,6 +25,14 @@ static ett_sequence *check(lua_State *L, int index) {
   return luaL_checkudata(L, index, ETT_LUA_SEQUENCE);
 }
 
+/* The sequence on top of the stack, of item i of a list, counted from 0. */
+static const ett_sequence *sequence_item(lua_State *L, size_t i) {
+  const ett_sequence *s = luaL_testudata(L, -1, ETT_LUA_SEQUENCE);
+  if (!s)
+    luaL_error(L, "item %d must be a sequence, got %s", (int)i + 1, luaL_typename(L, -1));
+  return s;
+}
+
 /* Shares the types of the sequence at index with the one on top of the stack. */
 static void share_types(lua_State *L, int index, ett_sequence *s) {
   const ett_sequence *from = check(L, index);
@@ -43,6 +51,9 @@ static void number_sorts(lua_State *L, int index, ett_sequence *s) {
     lua_rawgeti(L, index, k);
     luaL_argcheck(L, lua_istable(L, -1), index, "must be a list of { rows=, keys= }");
     ett_lua_raw_field(L, -1, "rows");
+    if (!luaL_testudata(L, -1, ETT_LUA_SELECTION))
+      luaL_error(L, "'rows' of source %d must be a selection, got %s", (int)k,
+                 luaL_typename(L, -1));
     const ett_lua_selection *x = ett_lua_check_selection(L, lua_gettop(L));
     luaL_argcheck(L, x->s.count == s->count, index, "must be rows of the same length");
     ett_lua_raw_field(L, -2, "keys");
@@ -116,8 +127,7 @@ static int sequence_new(lua_State *L) {
     s->sort_count = s->sorts[i] < s->sort_count ? s->sort_count : s->sorts[i] + 1;
     if (with_own) {
       lua_rawgeti(L, 4, (lua_Integer)i + 1);
-      luaL_argcheck(L, lua_isnumber(L, -1), 4, "must hold numbers");
-      s->own[i] = lua_tonumber(L, -1);
+      s->own[i] = ett_lua_number_item(L, "own", (lua_Integer)i + 1);
       lua_pop(L, 1);
     }
   }
@@ -126,14 +136,18 @@ static int sequence_new(lua_State *L) {
 
 /* One number per sort from the list at index (false and nil are 0), in a userdata left on
  * the stack. */
-static uint32_t *numbers_at(lua_State *L, int index, uint32_t count) {
-  luaL_checktype(L, index, LUA_TTABLE);
+static uint32_t *numbers_at(lua_State *L, int index, const char *name, uint32_t count) {
   index = lua_absindex(L, index);
+  if (!lua_istable(L, index))
+    luaL_error(L, "'%s' must be a list, got %s", name, luaL_typename(L, index));
   uint32_t *out = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *out, 0);
   for (uint32_t i = 0; i < count; i++) {
     lua_rawgeti(L, index, (lua_Integer)i + 1);
-    const lua_Integer value = lua_toboolean(L, -1) ? luaL_checkinteger(L, -1) : 0;
-    luaL_argcheck(L, value >= 0 && value <= UINT32_MAX, index, "must hold numbers");
+    const lua_Integer value =
+        lua_toboolean(L, -1) ? ett_lua_integer_item(L, name, (lua_Integer)i + 1) : 0;
+    if (value < 0 || value > UINT32_MAX)
+      luaL_error(L, "'%s[%d]' must be 0 to 2^32 - 1, got %I", name, (int)i + 1,
+                 (LUAI_UACINT)value);
     out[i] = (uint32_t)value;
     lua_pop(L, 1);
   }
@@ -165,7 +179,7 @@ static uint8_t *kept_at(lua_State *L, int index, uint32_t count) {
 static int sequence_typed(lua_State *L) {
   ett_sequence *s = check(L, 1);
   lua_settop(L, 2);
-  s->types = numbers_at(L, 2, s->sort_count);
+  s->types = numbers_at(L, 2, "types", s->sort_count);
   lua_setiuservalue(L, 1, 1);
   lua_settop(L, 1);
   return 1;
@@ -181,7 +195,7 @@ static int sequence_split(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   const lua_Integer parts = luaL_checkinteger(L, 3);
   luaL_argcheck(L, parts >= 0 && parts <= INT32_MAX, 3, "must be a number of parts");
-  const uint32_t *homes = numbers_at(L, 2, s->sort_count);
+  const uint32_t *homes = numbers_at(L, 2, "homes", s->sort_count);
   for (uint32_t i = 0; i < s->sort_count; i++)
     luaL_argcheck(L, homes[i] <= parts, 2, "must hold numbers of parts");
   size_t *sizes =
@@ -303,7 +317,7 @@ static int sequence_durations(lua_State *L) {
 static int sequence_changes(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   lua_settop(L, 2);
-  const uint32_t *kinds = numbers_at(L, 2, s->sort_count);
+  const uint32_t *kinds = numbers_at(L, 2, "kinds", s->sort_count);
   for (int i = 0; i < 3; i++)
     lua_newtable(L);
   lua_Integer n = 0;
@@ -359,9 +373,9 @@ static int sequence_spreads(lua_State *L) {
     lua_rawgeti(L, 1, (lua_Integer)k + 1);
     luaL_argcheck(L, lua_istable(L, -1), 1, "must be a list of { sequence, homes }");
     lua_rawgeti(L, -1, 1);
-    lists[k] = check(L, lua_gettop(L));
+    lists[k] = sequence_item(L, k);
     lua_rawgeti(L, -2, 2);
-    uint32_t *mine = numbers_at(L, -1, lists[k]->sort_count);
+    uint32_t *mine = numbers_at(L, -1, "homes", lists[k]->sort_count);
     for (uint32_t i = 0; i < lists[k]->sort_count; i++)
       luaL_argcheck(L, mine[i] <= groups, 1, "must hold numbers of groups");
     homes[k] = mine;
@@ -402,7 +416,7 @@ static int sequence_matches(lua_State *L) {
   int64_t first = 0, last = INT64_MAX;
   for (size_t r = 0; r < ranks; r++) {
     lua_rawgeti(L, 1, (lua_Integer)r + 1);
-    const int64_t n = (int64_t)check(L, -1)->count;
+    const int64_t n = (int64_t)sequence_item(L, r)->count;
     lua_pop(L, 1);
     const int64_t offset = ett_lua_integer_at(L, 2, (lua_Integer)r + 1);
     check_offset(L, offset, 2);
@@ -418,9 +432,10 @@ static int sequence_matches(lua_State *L) {
   *m = (ett_matches){lists, firsts, clocks, ranks, count, (ett_match *)(clocks + ranks)};
   for (size_t r = 0; r < ranks; r++) {
     lua_rawgeti(L, 1, (lua_Integer)r + 1);
-    lists[r] = check(L, -1);
+    lists[r] = sequence_item(L, r);
     lua_rawgeti(L, 3, (lua_Integer)r + 1);
-    clocks[r] = lua_toboolean(L, -1) ? luaL_checkinteger(L, -1) : 0;
+    clocks[r] =
+        lua_toboolean(L, -1) ? ett_lua_integer_item(L, "clocks", (lua_Integer)r + 1) : 0;
     lua_pop(L, 2);
     firsts[r] = (size_t)(first + ett_lua_integer_at(L, 2, (lua_Integer)r + 1));
   }

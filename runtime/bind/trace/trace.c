@@ -177,7 +177,7 @@ static void get_args(lua_State *L, ett_trace_options *o) {
   if (ett_lua_raw_field(L, 2, "args") == LUA_TNIL)
     return;
   const int list = lua_gettop(L);
-  luaL_checktype(L, list, LUA_TTABLE);
+  ett_lua_check_table(L, "args");
   const size_t n = lua_rawlen(L, list);
   const char **names = lua_newuserdatauv(L, (n + 1) * sizeof *names, 0);
   uint32_t count = 0;

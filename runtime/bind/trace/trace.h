@@ -71,6 +71,7 @@ void ett_lua_name_set_type(lua_State *L);
 typedef struct ett_lua_selection {
   ett_selection s;
   ett_trace *t; /* set by ett_lua_check_selection */
+  bool closed;
 } ett_lua_selection;
 
 /* The selection at an index; raises if its trace is closed. */
