@@ -525,6 +525,19 @@ describe("ett.trace readers", function()
     assert.matches("decompress it first", tostring(why))
   end)
 
+  it("says that there are too many categories, with any number of threads", function()
+    local events = {}
+    for i = 1, 65534 do
+      events[i] = ('{"ph":"X","cat":"%d","name":"k","pid":0,"tid":1,"ts":1,"dur":1}'):format(i)
+    end
+    write("a.json", '{"schemaVersion":1,"traceEvents":[' .. table.concat(events, ",") .. "]}")
+    for _, options in ipairs { { threads = 1 }, { threads = 4, chunk_bytes = 1 << 16 } } do
+      local none, err = trace.open(folder .. "/a.json", options)
+      assert.same({ "nil", "limit", "its events have more than 65533 categories" },
+        { tostring(none), err.kind, err.message })
+    end
+  end)
+
   it("reads the graph launches of an Nsight export as device work", function()
     local path = folder .. "/graph.sqlite"
     local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))

@@ -280,8 +280,12 @@ static uint32_t merge_text(const merge *m, const ett_lexicon *l, uint32_t id) {
   return map ? map[id] : id;
 }
 
-/* The number of a category of the trace, created if new; ETT_CATEGORY_NONE if memory runs
- * out. */
+/* With the empty one. One less than a lexicon holds, so that a full lexicon, which may
+ * lack categories, does not fit. */
+enum { MOST_CATEGORIES = ETT_CATEGORY_NONE - 1 };
+
+/* The number of a category of the trace, created if new; ETT_CATEGORY_NONE if none is
+ * left or memory runs out. */
 static uint16_t category(merge *m, const char *text, size_t length,
                          ett_trace_class class) {
   ett_trace *t = m->t;
@@ -292,7 +296,7 @@ static uint16_t category(merge *m, const char *text, size_t length,
     if (t->categories[i] == id && t->category_class[i] == class)
       return (uint16_t)i;
   uint32_t capacity = m->category_capacity;
-  if (t->category_count == ETT_CATEGORY_NONE ||
+  if (t->category_count == MOST_CATEGORIES ||
       ett_grow(&t->categories, t->category_count, &capacity, 64, sizeof *t->categories) ||
       ett_grow(&t->category_class, t->category_count, &m->category_capacity, 64, 1))
     return ETT_CATEGORY_NONE;
@@ -301,12 +305,18 @@ static uint16_t category(merge *m, const char *text, size_t length,
   return (uint16_t)t->category_count++;
 }
 
+static int no_category(const merge *m) {
+  return m->t->category_count == MOST_CATEGORIES
+             ? ett_err_set(m->err, ETT_ERR_LIMIT, ETT_TOO_MANY_CATEGORIES)
+             : no_memory(m);
+}
+
 static int merge_categories(merge *m) {
   ett_load *l = m->load;
   m->no_category = category(m, "", 0, ETT_CLASS_OTHER);
   m->category_map = calloc(l->lexicon_count, sizeof *m->category_map);
   if (!m->category_map || m->no_category == ETT_CATEGORY_NONE)
-    return no_memory(m);
+    return no_memory(m); /* the first category */
   for (uint32_t i = 0; i < l->lexicon_count; i++) {
     const ett_lexicon *x = &l->lexicons[i];
     if (!x->categories.count)
@@ -319,7 +329,7 @@ static int merge_categories(merge *m) {
       uint16_t id = category(m, x->categories.items[k].text,
                              x->categories.items[k].length, x->category_class[k]);
       if (id == ETT_CATEGORY_NONE)
-        return no_memory(m);
+        return no_category(m);
       m->category_map[i][k] = id;
     }
   }
@@ -456,7 +466,7 @@ static int merge_lines(merge *m) {
     if (is_cpu_functions(t, x) &&
         (m->line_category[i] = category(m, "cpu_op", 6, ETT_CLASS_CPU_OP)) ==
             ETT_CATEGORY_NONE)
-      return no_memory(m);
+      return no_category(m);
     if (kind != ETT_TRACE_TPU_JSON && kind != ETT_TRACE_XPLANE)
       continue;
     const char *process =
@@ -469,7 +479,7 @@ static int merge_lines(merge *m) {
     m->line_category[i] =
         category(m, thread, strlen(thread), line_class(t, x, process, thread));
     if (m->line_category[i] == ETT_CATEGORY_NONE)
-      return no_memory(m);
+      return no_category(m);
   }
   return 0;
 }

@@ -379,7 +379,10 @@ static int take_table(reading *r, const nsys_table *t) {
   sqlite3_stmt *s = NULL;
   int status = -1, code;
   if (!sql || category == ETT_CATEGORY_NONE) {
-    ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
+    if (sql && r->part->lexicon->categories.count >= ETT_CATEGORY_NONE - 1)
+      ett_err_set(r->err, ETT_ERR_LIMIT, ETT_TOO_MANY_CATEGORIES);
+    else
+      ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
   if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) != SQLITE_OK) {
