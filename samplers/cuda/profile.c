@@ -115,11 +115,11 @@ int ett_cuda_profile(ett_cuda_work *work, double time_limit_seconds,
     work->executable = NULL;
     result = ett_cuda_work_time(work, 1, 0, time_limit_seconds, &seconds, err);
     work->executable = graph;
-    cupti->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    status = cupti->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     cupti->cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  } else {
-    result = cupti_fail(cupti, status, err);
   }
+  if (result == 0 && status != CUPTI_SUCCESS)
+    result = cupti_fail(cupti, status, err);
   pthread_mutex_lock(&lock);
   int count = receiver.count;
   receiver.times = NULL;

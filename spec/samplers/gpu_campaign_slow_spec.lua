@@ -87,6 +87,8 @@ describe("ett sample --backend cuda", function()
     assert.matches("# backward: kernels %(us%)\nstand_in_gemm,%d+%.%d+\nstand_in_gemm,%d+%.%d+\n", out)
     out = ended(0, stand_in.run(folder, "sample one.lua --run get_profiler", { ETT_GPU_NO_CUPTI = 1 }))
     assert.matches("# forward: no kernel times: CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", out)
+    out = ended(0, stand_in.run(folder, "sample one.lua --run get_profiler", { ETT_GPU_NO_CUPTI = "flush" }))
+    assert.matches("# forward: no kernel times: CUPTI: CUPTI_ERROR_UNKNOWN", out)
   end)
 
   it("writes each kernel's time and every repeat above a row with --profile and --raw, whatever is run", function()

@@ -525,6 +525,13 @@ describe("ett.trace readers", function()
     assert.matches("decompress it first", tostring(why))
   end)
 
+  it("has no origin where the base time is out of range", function()
+    write("a.json", '{"schemaVersion":1,"baseTimeNanoseconds":9223372036854775807,"traceEvents":['
+      .. '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":1,"ts":9,"dur":1}]}')
+    local t <close> = open(folder .. "/a.json")
+    assert.equal(0, t.origin_ns)
+  end)
+
   it("says that there are too many categories, with any number of threads", function()
     local events = {}
     for i = 1, 65534 do

@@ -36,6 +36,7 @@ static ett_plan_member member_of(const ett_step_lua_field *field) {
 static ett_member_value *get_values(lua_State *L, const char *name, size_t count,
                                     const ett_step_lua_field *field) {
   ett_lua_raw_field(L, -1, name);
+  ett_lua_check_table(L, name);
   ett_member_value *values = lua_newuserdatauv(L, (count + 1) * sizeof *values, 0);
   for (size_t k = 0; k < count; k++) {
     lua_rawgeti(L, -2, (lua_Integer)k + 1);

@@ -174,11 +174,12 @@ static void get_placement(lua_State *L, orders_box *box) {
   ett_orders *o = &box->orders;
   int slots = o->stages * o->chunks;
   luaL_checktype(L, 2, LUA_TTABLE);
-  if (ett_lua_raw_field(L, 2, "slice") == LUA_TNIL)
-    luaL_error(L, "internal error: field 'slice' is missing");
+  ett_lua_raw_field(L, 2, "slice");
+  ett_lua_check_table(L, "slice");
   for (int v = 0; v < slots; v++) {
     lua_rawgeti(L, -1, v + 1);
-    box->slice[v] = (int32_t)lua_tointeger(L, -1) - 1;
+    const lua_Integer slice = ett_lua_integer_item(L, "slice", v + 1);
+    box->slice[v] = slice >= 1 && slice <= INT32_MAX ? (int32_t)slice - 1 : -1;
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
@@ -187,9 +188,10 @@ static void get_placement(lua_State *L, orders_box *box) {
                       &err) != 0)
     ett_lua_raise(L, &err);
   if (ett_lua_raw_field(L, 2, "most") != LUA_TNIL) {
+    ett_lua_check_table(L, "most");
     for (int rank = 0; rank < o->stages; rank++) {
       lua_rawgeti(L, -1, rank + 1);
-      box->most[rank] = lua_tointeger(L, -1);
+      box->most[rank] = ett_lua_integer_item(L, "most", rank + 1);
       lua_pop(L, 1);
     }
     o->most = box->most;

@@ -708,7 +708,9 @@ static void align_times(const merge *m, times *x, int64_t base) {
     last = x->found[b] > last ? x->found[b] : last;
   t->start = 0;
   t->stop = last == INT64_MIN ? 0 : last;
-  t->origin_ns = base + x->first / (t->ticks_per_second / 1000000000);
+  const int64_t first_ns = x->first / (t->ticks_per_second / 1000000000);
+  if (__builtin_add_overflow(base, first_ns, &t->origin_ns)) /* base is damaged */
+    t->origin_ns = 0;
 }
 
 /* The start of the first valid row of a file, or with `all` the earliest one, in

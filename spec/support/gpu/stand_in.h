@@ -13,7 +13,7 @@
  *
  *   ETT_GPU_PEER=0: no device reaches another's memory
  *
- *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile
+ *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile; "flush": to give its records
  *
  *   ETT_GPU_NO_CAPTURE: a capture forbids every launch
  *
