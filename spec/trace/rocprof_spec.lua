@@ -187,6 +187,25 @@ describe("database of rocprofv3", function()
     if not database("many.db", many) then return pending("the sqlite3 shell is not installed") end
     local t <close> = assert(trace.open(folder .. "/many.db"))
     assert.same({ 70000, 2 }, { #t:events { name = "n" }, #t:events { class = "memcpy" } })
+    local both = folder .. "/both"
+    os.execute(("mkdir '%s' && mv '%s/many.db' '%s/a.db'"):format(both, folder, both))
+    assert(database("both/b.sqlite", "CREATE TABLE NVTX_EVENTS(start, end); INSERT INTO NVTX_EVENTS VALUES(1, 2);"))
+    local two <close> = assert(trace.open(both, { threads = 1 }))
+    local texts = require("ett.json").encode(two.warnings)
+    assert.matches("have 65534 categories, and none is left for table NVTX_EVENTS", texts)
+  end)
+
+  it("is refused if its tables lack the indexes that its rows need", function()
+    if not database("slow.sqlite", [[CREATE TABLE StringIds(id, value);
+      CREATE TABLE NVTX_EVENTS(start, end, eventType, globalTid, textId);
+      WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 20000)
+      INSERT INTO StringIds SELECT x, 'a' FROM c;
+      INSERT INTO NVTX_EVENTS SELECT id, id + 1, 59, 1, 20001 - id FROM StringIds;]]) then
+      return pending("the sqlite3 shell is not installed")
+    end
+    local none, why = trace.open(folder .. "/slow.sqlite")
+    assert.is_nil(none)
+    assert.matches("its tables take too long for its size", tostring(why))
   end)
 
   it("is refused if its views never end, or have too few columns", function()

@@ -280,10 +280,6 @@ static uint32_t merge_text(const merge *m, const ett_lexicon *l, uint32_t id) {
   return map ? map[id] : id;
 }
 
-/* With the empty one. One less than a lexicon holds, so that a full lexicon, which may
- * lack categories, does not fit. */
-enum { MOST_CATEGORIES = ETT_CATEGORY_NONE - 1 };
-
 /* The number of a category of the trace, created if new; ETT_CATEGORY_NONE if none is
  * left or memory runs out. */
 static uint16_t category(merge *m, const char *text, size_t length,
@@ -296,8 +292,9 @@ static uint16_t category(merge *m, const char *text, size_t length,
     if (t->categories[i] == id && t->category_class[i] == class)
       return (uint16_t)i;
   uint32_t capacity = m->category_capacity;
-  if (t->category_count == MOST_CATEGORIES ||
-      ett_grow(&t->categories, t->category_count, &capacity, 64, sizeof *t->categories) ||
+  if (t->category_count == ETT_CATEGORY_NONE)
+    return m->no_category;
+  if (ett_grow(&t->categories, t->category_count, &capacity, 64, sizeof *t->categories) ||
       ett_grow(&t->category_class, t->category_count, &m->category_capacity, 64, 1))
     return ETT_CATEGORY_NONE;
   t->categories[t->category_count] = id;
@@ -305,18 +302,12 @@ static uint16_t category(merge *m, const char *text, size_t length,
   return (uint16_t)t->category_count++;
 }
 
-static int no_category(const merge *m) {
-  return m->t->category_count == MOST_CATEGORIES
-             ? ett_err_set(m->err, ETT_ERR_LIMIT, ETT_TOO_MANY_CATEGORIES)
-             : no_memory(m);
-}
-
 static int merge_categories(merge *m) {
   ett_load *l = m->load;
   m->no_category = category(m, "", 0, ETT_CLASS_OTHER);
   m->category_map = calloc(l->lexicon_count, sizeof *m->category_map);
   if (!m->category_map || m->no_category == ETT_CATEGORY_NONE)
-    return no_memory(m); /* the first category */
+    return no_memory(m);
   for (uint32_t i = 0; i < l->lexicon_count; i++) {
     const ett_lexicon *x = &l->lexicons[i];
     if (!x->categories.count)
@@ -329,7 +320,7 @@ static int merge_categories(merge *m) {
       uint16_t id = category(m, x->categories.items[k].text,
                              x->categories.items[k].length, x->category_class[k]);
       if (id == ETT_CATEGORY_NONE)
-        return no_category(m);
+        return no_memory(m);
       m->category_map[i][k] = id;
     }
   }
@@ -466,7 +457,7 @@ static int merge_lines(merge *m) {
     if (is_cpu_functions(t, x) &&
         (m->line_category[i] = category(m, "cpu_op", 6, ETT_CLASS_CPU_OP)) ==
             ETT_CATEGORY_NONE)
-      return no_category(m);
+      return no_memory(m);
     if (kind != ETT_TRACE_TPU_JSON && kind != ETT_TRACE_XPLANE)
       continue;
     const char *process =
@@ -479,7 +470,7 @@ static int merge_lines(merge *m) {
     m->line_category[i] =
         category(m, thread, strlen(thread), line_class(t, x, process, thread));
     if (m->line_category[i] == ETT_CATEGORY_NONE)
-      return no_category(m);
+      return no_memory(m);
   }
   return 0;
 }

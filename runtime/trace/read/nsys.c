@@ -234,6 +234,8 @@ static int failed(reading *r) {
   if (code == SQLITE_TOOBIG)
     return ett_err_set(r->err, ETT_ERR_LIMIT, "one of its texts is longer than %d bytes",
                        LONGEST_TEXT);
+  if (code == SQLITE_INTERRUPT)
+    return ett_err_set(r->err, ETT_ERR_LIMIT, "its tables take too long for its size");
   return ett_err_set(r->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(r->db));
 }
 
@@ -380,7 +382,10 @@ static int take_table(reading *r, const nsys_table *t) {
   int status = -1, code;
   if (!sql || category == ETT_CATEGORY_NONE) {
     if (sql && r->part->lexicon->categories.count >= ETT_CATEGORY_NONE - 1)
-      ett_err_set(r->err, ETT_ERR_LIMIT, ETT_TOO_MANY_CATEGORIES);
+      ett_err_set(r->err, ETT_ERR_LIMIT,
+                  "files read before it have 65534 categories, and none is left for "
+                  "table %s",
+                  t->name);
     else
       ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
     goto done;
@@ -395,7 +400,7 @@ static int take_table(reading *r, const nsys_table *t) {
       goto done;
     }
   status = 0;
-  if (code == SQLITE_NOMEM || code == SQLITE_TOOBIG)
+  if (code == SQLITE_NOMEM || code == SQLITE_TOOBIG || code == SQLITE_INTERRUPT)
     status = failed(r);
   else if (code != SQLITE_DONE) /* damaged pages: keep the rows before them */
     ett_part_damage(r->part, ETT_DAMAGE_BAD_MESSAGE, 0);
@@ -445,7 +450,25 @@ static int one_integer(reading *r, const char *sql, int64_t *value) {
   return found;
 }
 
-int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *err) {
+/* Views are programs, and tables may lack the indexes of an export: the thousands of
+ * operations are limited by the size of the database. */
+static int spend(void *room) {
+  return --*(int64_t *)room < 0;
+}
+
+static int64_t bytes_of(sqlite3 *db) {
+  sqlite3_stmt *s = NULL;
+  int64_t bytes = 0;
+  static const char sql[] = "SELECT page_count * page_size FROM pragma_page_count, "
+                            "pragma_page_size";
+  if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
+      sqlite3_step(s) == SQLITE_ROW)
+    bytes = sqlite3_column_int64(s, 0);
+  sqlite3_finalize(s);
+  return bytes;
+}
+
+static int read_tables(void *database, const ett_reading *reads, ett_err *err) {
   reading r = {database, reads, reads->part, err, {0}};
   if (reads->ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
@@ -488,6 +511,14 @@ int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *er
     status = ett_part_member(r.part, "distributedInfo", 15, text, (size_t)n);
   }
   return status ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
+}
+
+int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *err) {
+  int64_t room = 10000 + bytes_of(database) / 10;
+  sqlite3_progress_handler(database, 1000, spend, &room);
+  const int status = read_tables(database, reads, err);
+  sqlite3_progress_handler(database, 0, NULL, NULL);
+  return status;
 }
 
 /* SQLite reports a truncated database as malformed; its header has the full length. */

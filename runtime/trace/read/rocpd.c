@@ -64,7 +64,6 @@ typedef struct rocpd {
   ett_err *err;
   ett_strings processes; /* those with correlation ids */
   int64_t base_ns;
-  int64_t room; /* of thousands of operations */
 } rocpd;
 
 static bool has(sqlite3 *db, const char *name, const char *column) {
@@ -262,34 +261,13 @@ static void find_base(rocpd *x) {
   }
 }
 
-/* Views are programs: their operations are limited by the size of the database. */
-static int spend(void *context) {
-  rocpd *x = context;
-  return --x->room < 0;
-}
-
-static int64_t bytes_of(sqlite3 *db) {
-  sqlite3_stmt *s = NULL;
-  int64_t bytes = 0;
-  static const char sql[] = "SELECT page_count * page_size FROM pragma_page_count, "
-                            "pragma_page_size";
-  if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK &&
-      sqlite3_step(s) == SQLITE_ROW)
-    bytes = sqlite3_column_int64(s, 0);
-  sqlite3_finalize(s);
-  return bytes;
-}
-
 int ett_rocpd_read_database(void *database, const ett_reading *reads, ett_err *err) {
   rocpd x = {.db = database, .r = reads, .err = err};
   int status = 0;
-  x.room = 10000 + bytes_of(database) / 10;
-  sqlite3_progress_handler(x.db, 1000, spend, &x);
   find_base(&x);
   for (size_t i = 0; i < VIEWS && !status; i++)
     if (readable(x.db, &views[i]))
       status = take_view(&x, &views[i]);
-  sqlite3_progress_handler(x.db, 0, NULL, NULL);
   ett_strings_free(&x.processes);
   reads->part->kind = ETT_TRACE_ROCPROF;
   if (status == 0 && ett_reading_base(reads, x.base_ns))

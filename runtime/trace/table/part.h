@@ -53,7 +53,6 @@ typedef struct ett_lexicon {
 } ett_lexicon;
 
 #define ETT_CATEGORY_NONE UINT16_MAX
-#define ETT_TOO_MANY_CATEGORIES "its events have more than 65533 categories"
 
 void ett_lexicon_free(ett_lexicon *l);
 
