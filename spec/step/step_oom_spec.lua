@@ -41,6 +41,17 @@ describe("ett.step", function()
     end)
   end)
 
+  it("survives failed allocations of combinations, kept plans, maps and places", function()
+    local places = { pp = 1, tp = 2, cp = 1, ep = 1, etp = 2, dp = 2, rank_order = 18056, gpus_per_node = 2 }
+    oom.every_allocation(function()
+      local c = require("ett.search").combinations({ { name = "pp", count = 2, values = { 1, 2 } } }, {})
+      assert(c:ask "rule" == 1 and c:count() == 0)
+      step_core.kept_plan(step_core.plan { pp = 2 }):set("tp", 4)
+      places.rank_map = step_core.map { 1, 0, 3, 2 }
+      return step_core.place(places, "dp").ranks == 2
+    end)
+  end)
+
   it("survives failed allocations of orders and pipelines", function()
     oom.every_allocation(function()
       local orders = step_core.orders { { { "F", 1 }, { "B", 1 } }, { { "F", 1 }, { "B", 1 } } }

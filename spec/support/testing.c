@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <lauxlib.h>
+#include <limits.h>
 #include <lua.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,19 +40,23 @@ static int fail_from(lua_State *L) {
   lua_checkstack(L, 20);
   arm_function *arm = (arm_function *)dlsym(RTLD_DEFAULT, "ett_oom_arm");
   count_function *disarm = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_disarm");
-  lua_failures failures = {NULL, NULL, 0, first};
+  static lua_failures failures; /* an object may keep the allocator and its context */
+  failures = (lua_failures){NULL, NULL, 0, first};
+  long counted;
   int status;
   if (arm && disarm) {
     arm(first);
     status = lua_pcall(L, 0, 2, 0);
-    failures.counted = disarm();
+    counted = disarm();
   } else {
     failures.allocate = lua_getallocf(L, &failures.context);
     lua_setallocf(L, failing_allocate, &failures);
     status = lua_pcall(L, 0, 2, 0);
     lua_setallocf(L, failures.allocate, failures.context);
+    counted = failures.counted;
+    failures.first = LONG_MAX;
   }
-  lua_pushinteger(L, failures.counted);
+  lua_pushinteger(L, counted);
   lua_insert(L, 2);
   lua_pushboolean(L, status == LUA_OK);
   lua_insert(L, 3);
