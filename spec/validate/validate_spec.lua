@@ -114,6 +114,8 @@ describe("ett validate", function()
     local list = rows("dp", "all_reduce")
     for i, row in ipairs(list) do row.foreign, row.quiet, row.visits = 0.01, i % 9, 8 + i % 3 end
     wires.write(path, list, { dp = 2, tp = 1, pp = 1 }, host, 2)
+    local ok, full = pcall(wires.write, "/dev/full", list, { dp = 2, tp = 1, pp = 1 }, host, 2)
+    assert.same({ false, true }, { ok, tostring(full):find("no space left", 1, true) ~= nil })
     local lines = {}
     for line in io.lines(path) do lines[#lines + 1] = line end
     os.remove(path)

@@ -6,6 +6,7 @@
 -- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. A step with k C of computation and
 -- these collectives is then predicted exactly, if its stretches are alike. A synchronised start would measure less: in
 -- a step, ranks arrive one after another, buffers were just written, and other groups use the same caches and memory.
+local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local sample = require "ett.sample"
 local space = require "ett.sampling.space"
@@ -184,19 +185,18 @@ local columns = "group,collective,shape,stretch(us),dur(us),foreign,quiet,visits
 
 --- Writes rows as a table with a `#` header.
 function wires.write(path, rows, plan, host, ranks)
-  local file = assert(io.open(path, "w"))
-  file:write("# ett validate: collectives behind stretches of computing\n")
-  file:write(("# layout: dp %d tp %d pp %d\n"):format(plan.dp, plan.tp, plan.pp))
-  file:write(("# processors: %d, ranks on the fullest: %d\n"):format(find.load("samplers", "cpu").processors(),
-    watch_module.share(ranks)))
-  file:write(("# host(us): %.4f an operator, %.4f its call, %.5f a token, %.5f a token of a split vocabulary\n%s\n")
-    :format(host.operator_seconds * 1e6, host.call_seconds * 1e6, host.token_seconds.embedding * 1e6,
-      host.token_seconds.cross_entropy * 1e6, columns))
+  local lines = { "# ett validate: collectives behind stretches of computing",
+    ("# layout: dp %d tp %d pp %d"):format(plan.dp, plan.tp, plan.pp),
+    ("# processors: %d, ranks on the fullest: %d"):format(find.load("samplers", "cpu").processors(),
+      watch_module.share(ranks)),
+    ("# host(us): %.4f an operator, %.4f its call, %.5f a token, %.5f a token of a split vocabulary"):format(
+      host.operator_seconds * 1e6, host.call_seconds * 1e6, host.token_seconds.embedding * 1e6,
+      host.token_seconds.cross_entropy * 1e6), columns }
   for _, r in ipairs(rows) do
-    file:write(("%s,%s,%d,%.3f,%.3f,%.4f,%d,%d\n"):format(r.group, r.kind, r.elements, r.stretch * 1e6,
-      r.seconds * 1e6, r.foreign, r.quiet, r.visits))
+    lines[#lines + 1] = ("%s,%s,%d,%.3f,%.3f,%.4f,%d,%d"):format(r.group, r.kind, r.elements, r.stretch * 1e6,
+      r.seconds * 1e6, r.foreign, r.quiet, r.visits)
   end
-  file:close()
+  error_module.must(require("ett.io").write(path, table.concat(lines, "\n") .. "\n"))
 end
 
 return wires
