@@ -14,7 +14,7 @@ return {
     h.norm, h.position, h.bias, h.gainless, h.causal = "layer_norm", "none", true, true, false
     local image = { seq = 1, cp = 1, sequence_parallel = false } -- one row for each image, on each rank
     local function linear(inputs, outputs)
-      return { op = "replicated_linear", with = { inputs = inputs, outputs = outputs } }
+      return { op = "linear_side", with = { side_in = inputs, side_out = outputs, side_bias = true } }
     end
     local function of_image(...) return blocks.with(blocks.join(...), image) end
     local width = h.hidden

@@ -26,7 +26,7 @@ return {
       ffn = 4 * width, bias = true, gated_mlp = false, causal = false, seq = tokens, key_seq = tokens, cp = 1,
       sequence_parallel = false }
     local function linear(inputs, outputs, bias)
-      return { op = "replicated_linear", with = { inputs = inputs, outputs = outputs, own_bias = bias, seq = h.patches,
+      return { op = "linear_side", with = { side_in = inputs, side_out = outputs, side_bias = bias, seq = h.patches,
         cp = 1, sequence_parallel = false } }
     end
     -- What a stage sends onwards and a recomputed layer reads, in tokens of the language model's width.

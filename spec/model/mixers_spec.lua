@@ -78,24 +78,30 @@ describe("the FLOPs of a scan", function()
     assert.is_true(math.abs(op.flops(s, "forward") - 2.0 * (count + inverse)) < 1e-6 * op.flops(s, "forward"))
   end)
 
-  it("of lightning attention are its products of each chunk", function()
-    local s = { batch = 2, seq = 64, heads = 3, head_dim = 8, chunk = 16 }
+  it("of linear attention are its products of each chunk", function()
+    local s = { batch = 2, seq = 64, heads = 3, key_dim = 8, value_dim = 4, chunk = 16 }
     local scores, values, states, outputs = 0, 0, 0, 0
     for _ = 1, s.batch * s.heads * s.seq // s.chunk do
-      scores = scores + product(s.chunk, s.head_dim, s.chunk) -- Q K'
-      values = values + product(s.chunk, s.chunk, s.head_dim) -- scores V
-      states = states + product(s.head_dim, s.chunk, s.head_dim) -- K' V
-      outputs = outputs + product(s.chunk, s.head_dim, s.head_dim) -- Q state
+      scores = scores + product(s.chunk, s.key_dim, s.chunk) -- Q K'
+      values = values + product(s.chunk, s.chunk, s.value_dim) -- scores V
+      states = states + product(s.key_dim, s.chunk, s.value_dim) -- K' V
+      outputs = outputs + product(s.chunk, s.key_dim, s.value_dim) -- Q state
     end
     local op, all = operator.get "lightning_attention", scores + values + states + outputs
     assert.equal(2.0 * all, op.flops(s, "forward"))
     assert.equal(2.0 * (2 * all + scores + states), op.flops(s, "backward"))
     local k = op.kernel_shape(s)
     assert.equal(op.flops(s, "forward"), 2.0 * k.m * k.n * k.k * k.batch)
+    -- Queries, keys, values and outputs in 16 bits; states of 4 chunks in fp32, written and read; then decays in fp32.
+    local tokens = 2 * 64 * 3
+    assert.equal(2.0 * tokens * (8 + 8 + 4 + 4) + 4.0 * 2 * (2 * 3 * 4) * 8 * 4, op.bytes(s, "bf16", "forward"))
+    local without = op.activation_bytes(s, "bf16")
+    s.decays = 8
+    assert.equal(without + 4.0 * tokens * 8, op.activation_bytes(s, "bf16"))
   end)
 
   it("grow linearly with the tokens; those of attention quadratically", function()
-    for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, lightning_attention = 1,
+    for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, linear_attention = 1,
       short_conv = 1, lightning_indexer = 2 } do
       local op = operator.get(name)
       local function flops(seq)

@@ -11,7 +11,7 @@ local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hid
   sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true,
   q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
   linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
-  index_top_k = 512, moe_latent = 512 }
+  index_top_k = 512, moe_latent = 512, conv_in = 64, conv_out = 128, conv_outputs = 256 }
 
 local function with(changes) return merged(configuration, changes) end
 
@@ -262,6 +262,27 @@ describe("laws of shapes", function()
       check(0, window)
       check(1, window)
     end
+  end)
+
+  it("counts a convolution as a product that reads each input once", function()
+    local op = operator.get "convolution"
+    -- 3 x 3 filters of 4 channels to 8, with a stride of 2 x 2, from 6 x 6 to 3 x 3 pixels of 5 images.
+    local s = op.shape(with { micro_batch = 5, conv_in = 4, conv_out = 8, conv_outputs = 9, conv_size = 9,
+      conv_stride = 4 })
+    assert.equal(2.0 * 5 * 9 * (9 * 4) * 8, op.flops(s, "forward"))
+    assert.equal(2.0 * (5 * 36 * 4 + 5 * 9 * 8 + 9 * 4 * 8), op.bytes(s, "bf16", "forward"))
+    assert.equal(2.0 * 5 * 36 * 4, op.activation_bytes(s, "bf16"))
+    assert.equal(9 * 4 * 8 + 8, op.parameters(s))
+    assert.truthy(op.refuse { cp = 2 }:find "cp must be 1")
+  end)
+
+  it("moves the tensors that an elementwise entry states", function()
+    local op = operator.get "elementwise"
+    local s = op.shape(with { element_width = 16, element_reads = 2, element_saved = 1 })
+    local values = 4 * 2048 * 16
+    assert.equal(2.0 * 3 * values, op.bytes(s, "bf16", "forward"))
+    assert.equal(2.0 * 4 * values, op.bytes(s, "bf16", "backward")) -- dy, a saved tensor, two gradients
+    assert.equal(2.0 * values, op.activation_bytes(s, "bf16"))
   end)
 
   it("does not wrap: FLOPs and bytes of huge shapes stay positive floats", function()

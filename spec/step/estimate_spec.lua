@@ -547,7 +547,7 @@ describe("estimate", function()
       .. "8,512,128,512,40,80\n")
     local hyper = { layers = 2, hidden = 1024, heads = 8, vocab = 64 }
     local e = estimate.new { plan = { seq = 512, micro_batches = 1 },
-      model = model_module.list({ "linear_qkv", "linear_up", "gelu", "lightning_attention" }, hyper),
+      model = model_module.list({ "linear_qkv", "linear_up", "gelu", "linear_attention" }, hyper),
       cluster = { name = "mine", summary = "mine", source = "spec", gpus_per_node = 1, profile = folder, links = {},
         device = { name = "Mine-1", source = "spec", memory_bytes = 40e9, memory_bandwidth = 1.5e12,
           peak_flops = { fp32 = 19.5e12, bf16 = 312e12 } } } }

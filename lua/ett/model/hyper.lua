@@ -85,10 +85,12 @@ hyper.fields = {
   scan_chunk = count("tokens of a scan's chunk (default 256, gated delta net 64)", 14),
   linear_key_heads = count("gated delta net: key heads", 14),
   linear_value_heads = count("gated delta net: value heads; lightning attention: heads (default heads)", 14),
-  linear_key_dim = count("gated delta net: width of keys (default 128)", 14),
+  linear_key_dim = count("gated delta net: width of keys (default 128); lightning attention: of a key (default that of "
+    .. "values)", 14),
   linear_value_dim = count("gated delta net: width of values (default 128); lightning attention: of a head", 14),
   linear_silu = flag "lightning attention: SiLU of queries, keys and values (default true)",
   linear_rope = flag "lightning attention: rotary positions",
+  linear_decays = flag "lightning attention: a decay of each channel of the keys (gated linear attention, RWKV-6)",
   linear_gate_rank = count("Kimi delta attention: width of compressed gates", 14),
   moe_every = count("every n-th layer has experts", 16),
   encoder_function_list = { "list", optional = true, help = "operators of each layer, in place of the architecture's" },

@@ -51,17 +51,17 @@ end
 --- SiLU of queries, keys and values (the time of gelu) in MiniMax-01; norms and positions of queries and keys in Ring.
 local function lightning(h, op)
   local function local_heads(c) return mixer.dims(c, "lightning").heads end
-  local function head_dim(c) return mixer.dims(c, "lightning").head_dim end
-  local silu = { op = "gelu", with = function(c) return { ffn = 3 * local_heads(c) * c.tp * head_dim(c) } end }
+  local function key_dim(c) return mixer.dims(c, "lightning").key_dim end
+  local silu = { op = "gelu", with = function(c) return { ffn = mixer.dims(c, "lightning").channels * c.tp } end }
   local norm = { op = h.norm or "rms_norm", times = 2, with = function(c)
-    return { hidden = head_dim(c), micro_batch = c.micro_batch * local_heads(c), sequence_parallel = false }
+    return { hidden = key_dim(c), micro_batch = c.micro_batch * local_heads(c), sequence_parallel = false }
   end }
   local positions = { op = "rope", with = function(c)
     local heads = local_heads(c) * c.tp
-    return { heads = heads, kv_heads = heads, head_dim = head_dim(c) }
+    return { heads = heads, kv_heads = heads, head_dim = key_dim(c) }
   end }
   return { op "linear_mixer_in", h.linear_silu ~= false and silu or {}, h.qk_norm and norm or {},
-    h.linear_rope and positions or {}, op "lightning_attention", op "gated_norm", op "linear_mixer_out" }
+    h.linear_rope and positions or {}, op "linear_attention", op "gated_norm", op "linear_mixer_out" }
 end
 
 local function short_conv(_, op) return { op "linear_mixer_in", op "short_conv", op "linear_mixer_out" } end

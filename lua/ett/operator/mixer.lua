@@ -49,14 +49,16 @@ local function gated_delta(c)
     chunk = c.scan_chunk or 64, rank = rank, decays = rank and key_dim or nil }
 end
 
---- Lightning attention: queries, keys and values of each head, and an output gate of the same width.
+--- Linear attention (lightning attention, RetNet): queries and keys of each head, values and an output gate. decays: of
+--- each channel of the keys (gated linear attention), else one of each head.
 local function lightning(c)
   local heads = c.linear_value_heads and shapes.divide("linear_value_heads", c.linear_value_heads, "tp", c.tp)
     or shapes.local_heads(c)
   local head_dim = c.linear_value_dim or shapes.head_dim(c)
-  local inner = heads * head_dim
-  return { inner = inner, heads = heads, head_dim = head_dim, columns = 4 * inner, channels = 3 * inner,
-    chunk = c.scan_chunk or 256 }
+  local key_dim = c.linear_key_dim or head_dim
+  local inner, keys = heads * head_dim, heads * key_dim
+  return { inner = inner, heads = heads, head_dim = head_dim, key_dim = key_dim, columns = 2 * (keys + inner),
+    channels = 2 * keys + inner, decays = c.linear_decays and key_dim or nil, chunk = c.scan_chunk or 256 }
 end
 
 --- Gated short convolution: the input projection gives two gates and the convolved stream.
