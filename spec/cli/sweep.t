@@ -110,3 +110,8 @@ ett: t.toml: this is a configuration of torchtitan; `ett predict` reads it with 
 ett: sweep: give several values to at least one field, such as pp=1,2,4
 ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N...
 ?1
+
+# A field that an architecture file declares as a list has one value.
+$ printf 'local blocks = require "ett.model.blocks"\nreturn { schema = { depths = { "list" } }, build = function(h) h.layers = h.depths[1] + h.depths[2]; return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end }\n' > d.lua; ett sweep --model d.lua layers=1 depths=2,6 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=1 tp=1,2 | head -1; ett predict --model d.lua layers=1 depths=2,6 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=1 | head -1
+d on dgx_h100: 2 plans evaluated, 0 refused, best by step_seconds
+d (166.23 M parameters) on 1 x H100-SXM-80GB (dgx_h100)

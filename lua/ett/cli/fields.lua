@@ -31,6 +31,8 @@ end
 
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
 
+local own_lists = {} -- names that an architecture file declares as lists
+
 local product = "a plan has pp x tp x cp x dp devices"
 local counts = {} -- other names for a plan's number of devices
 for name in ("devices gpus num_devices num_gpus world_size"):gmatch "%S+" do counts[name] = true end
@@ -74,6 +76,8 @@ function fields.sort(command, texts, source)
         hint(command, name, texts[name], source, plan_rules, hyper_rules))
     end
     into[name] = texts[name]
+    local rule = into == hyper and hyper_rules[name]
+    own_lists[name] = rule and (type(rule) == "table" and rule[1] or rule):find "^list" and true or nil
   end
   return plan, hyper
 end
@@ -104,7 +108,7 @@ local function kind_of(name)
   return type(rule) == "table" and rule[1] or rule and rule:gsub("%?$", "") or nil
 end
 
-local function is_list(name) return kind_of(name) == "list" end
+local function is_list(name) return own_lists[name] or kind_of(name) == "list" end
 
 -- Text that a message adds for a text that looks like a number or a range.
 ---@param ranges boolean? whether the command takes ranges
