@@ -2,9 +2,9 @@
 -- words of a command line. No step is one of the rows that ett's factors were fitted on.
 --
 -- literature.tsv has one step a line, columns separated by tabs: name, cluster (a name, or a file of support), words
--- of `ett predict` (the model first), the stated figure and its unit, software, source, and what the source leaves
--- open. An eighth column has the stated peak of memory: bytes, and allocated or reserved (PyTorch's allocator) or used
--- (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a
+-- of `ett predict` (the model first, which may be a file of architectures), the stated figure and its unit, software,
+-- source, and what the source leaves open. An eighth column has the stated peak of memory: bytes, and allocated or
+-- reserved (PyTorch's allocator) or used (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a
 -- device) and hf (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B):
 -- 6 N + 12 L H a token of attention.
 --
@@ -25,10 +25,11 @@ local columns = { "name", "cluster", "words", "figure", "software", "source", "o
 -- The sets and the first step of each, in the order of the file.
 local sets = { megascale_256 = "first", dgxc_llama31_8b_bf16_8 = "second", fold_mixtral_fsdp_128 = "third",
   mlperf_lora_h100_8 = "fourth", t5x_small_a100_8 = "fifth",
-  fsdp_qlora_4090_lora_ddp = "sixth", kempner_7b_1 = "seventh" }
+  fsdp_qlora_4090_lora_ddp = "sixth", kempner_7b_1 = "seventh",
+  fla_mamba_h100_1_32k = "eighth" }
 
 -- The sets of which half of the steps are held out, and the seed of each.
-local seeds = { fifth = 20261130, seventh = 20261207 }
+local seeds = { fifth = 20261130, seventh = 20261207, eighth = 20261214 }
 
 --- Whether a step is held out: a seeded hash of its name chose half of the steps before any estimate.
 local function held_out(step)
@@ -40,8 +41,8 @@ end
 -- Beginnings of the sources that are recipes of the makers of the software: a planner who copies one says recipe=true.
 local recipes = { "NVIDIA/dgxc-benchmarking", "NVIDIA NeMo documentation", "NVIDIA/NeMo", "NVIDIA-NeMo/",
   "NVIDIA/JAX-Toolbox", "MLPerf", "Nemotron-4", "MoE Parallel Folding", "pytorch/", "PyTorch", "DeepSpeed-MoE",
-  "NVIDIA/Megatron-LM, pull request 5728", "AI-Hypercomputer/maxtext", "AI-Hypercomputer/gpu-recipes",
-  "AI-Hypercomputer/tpu-recipes" }
+  "NVIDIA/Megatron-LM, pull request 5728", "NVIDIA/bionemo-framework", "AI-Hypercomputer/maxtext",
+  "AI-Hypercomputer/gpu-recipes", "AI-Hypercomputer/tpu-recipes" }
 
 local function is_recipe(source)
   for _, name in ipairs(recipes) do
@@ -104,6 +105,7 @@ local function estimate(step)
   local words = {}
   for word in step.words:gmatch "%S+" do words[#words + 1] = word end
   local model = table.remove(words, 1)
+  if model:find "%.lua$" then model = require("ett.host").root .. "/spec/bench/architectures/" .. model end
   local plan, hyper = fields.sort("literature", options.words(words, "literature"), model)
   local file = step.cluster:find "%.lua$" and require("ett.host").root .. "/spec/bench/support/" .. step.cluster
   local e = require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = file or step.cluster,
@@ -134,8 +136,8 @@ end
 -- Clusters of devices other than NVIDIA GPUs since A100 with NVLink.
 local other_devices = { dgx2 = true, ["dgx1.lua"] = true, l40s_node = true, frontier = true, gaudi2_node = true,
   mi300x_node = true, mi355x_node = true, ["mi325x_node.lua"] = true, ["mi350x_node.lua"] = true,
-  ["l40s_4.lua"] = true, ["rtx_3090_2.lua"] = true, ["rtx_4090_2.lua"] = true, tpu_v4 = true, tpu_v5e = true,
-  tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
+  ["l40s_4.lua"] = true, ["rtx_3090.lua"] = true, ["rtx_3090_2.lua"] = true, ["rtx_4090_2.lua"] = true,
+  tpu_v4 = true, tpu_v5e = true, tpu_v5p = true, tpu_v6e = true, tpu_v7x = true }
 
 -- Software written for training at scale, and FlashAttention's own training.
 local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-Bridge"] = true, FlagScale = true,
