@@ -12,8 +12,7 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "gated_delta_rule", family = "bmm", summary = "gated delta rule in chunks" }
 
-op.note = "forward passes follow measured ones on Hopper and Blackwell; backward passes are scaled by their FLOPs; "
-  .. "with decays per channel (Kimi delta attention) both are timed as products of their size"
+op.note = "follows measured kernels on Hopper and Blackwell; on other devices timed as products of its size"
 op.unmeasured = true -- on other devices
 
 op.schema = { batch = "count", seq = "count", heads = "count", key_heads = "count", key_dim = "count",
@@ -49,17 +48,19 @@ local rates = { hopper = 0.563e12, blackwell = 0.776e12 }
 --- Seconds: a fixed start, the sequential chain of chunks, and the products. Fitted to half of the rows of
 --- flash-linear-attention's kernel (SGLang 0.5.14) on H100 and B200 (NVIDIA AIConfigurator's tables, Apache 2.0).
 --- Median error on the other half 13 % and 5 %; on held-out devices 9 % (GB300), 26 % (H200, whose rows contradict the
---- H100's) and 32 % (RTX PRO 6000). Backward passes are not measured: the forward time is scaled by FLOPs.
+--- H100's) and 32 % (RTX PRO 6000). Backward takes 3.7 times as long, and with decays per channel both take 1.75 times
+--- as long. Both ratios are means of three shapes of flash-linear-attention on B200 (pytorch/helion@3e928d1,
+--- examples/linear/BENCHMARKS.md, BSD-3). On three others they are 3.1 to 4.3, and 1.5 to 1.9.
 function op.law(s, device, pass)
   local rate = device.multiprocessors and rates[device.generation]
   if not rate then return nil end
   local chunks = (s.seq + s.chunk - 1) // s.chunk
   -- The kernels of the chunk steps exchange results through memory: 1.6 times op.bytes.
   local streams = 1.6 * op.bytes(s, "bf16", "forward") / device.memory_bandwidth
-  local forward = 26e-6 + 1.44e-6 * chunks
-    + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams)
+  local forward = (s.decays and 1.75 or 1) * (26e-6 + 1.44e-6 * chunks
+    + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams))
   if pass == "forward" then return forward, 0.3 end
-  return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5, "assumed"
+  return 3.7 * forward, 0.4
 end
 
 --- Queries and keys per key head, values and outputs per value head; per token and head the fp32 rate of the update and

@@ -10,8 +10,9 @@ local mixer = require "ett.operator.mixer"
 local op = { name = "linear_attention", aliases = { "lightning_attention" }, family = "bmm",
   summary = "linear attention with decays, in chunks" }
 
-op.note = "timed as products of its size; no kernel of it was measured"
-op.unmeasured = true
+op.note = "follows measured kernels on Hopper and Blackwell, and on Ampere without decays per channel; on other devices "
+  .. "timed as products of its size"
+op.unmeasured = true -- on other devices
 
 op.schema = { batch = "count", seq = "count", heads = "count", key_dim = "count", value_dim = "count", chunk = "count",
   decays = "count?" }
@@ -50,6 +51,31 @@ function op.bytes(s, dtype, pass)
     return memory.width(dtype) * (4 * keys + 3 * values) + 4 * (4 * states + 2 * decays)
   end
   return memory.width(dtype) * 2 * (keys + values) + 4 * (2 * states + decays)
+end
+
+-- Time over that of op.bytes at the memory bandwidth, and with decays per channel the seconds of a multiprocessor for a
+-- value of queries, keys or values. No kernel with decays per channel was measured on Hopper: Blackwell's rate, times
+-- the ratio of the two for gated_delta_rule.
+local streams = { hopper = { forward = 1.12, backward = 1.86 }, blackwell = { forward = 1.66, backward = 3.5 } }
+streams.ampere = streams.hopper -- not measured
+local computed = { blackwell = { forward = 4.6e-9, backward = 1.5e-8 }, hopper = { forward = 6.3e-9, backward = 2.1e-8 } }
+
+--- Seconds of flash-linear-attention's kernels (pytorch/helion@fea89d2 and @3e928d1, BENCHMARKS.md of linear attention,
+--- BSD-3): linear attention and retention on H100 and B200, gated linear attention and RWKV-6 on B200. Fitted to three
+--- of the six shapes, with heads of 128. Median error on two others, with heads of 128 and 256: 18 % on H100 and on
+--- B200, 37 % with decays per channel. Two runs on B200 differ by up to 2.2 times; the factors are geometric means.
+function op.law(s, device, pass)
+  if s.decays then
+    local rate = device.multiprocessors and computed[device.generation]
+    if not rate then return nil end
+    local keys, values = sizes_of(s)
+    return rate[pass] * (keys + values) / 2 / device.multiprocessors, 0.5,
+      device.generation ~= "blackwell" and "assumed" or nil
+  end
+  local factor = streams[device.generation]
+  if not factor then return nil end
+  return factor[pass] * op.bytes(s, "bf16", pass) / device.memory_bandwidth, 0.4,
+    device.generation == "ampere" and "assumed" or nil
 end
 
 --- Stores queries, keys, values and decays per channel.
