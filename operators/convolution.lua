@@ -11,14 +11,14 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "convolution", summary = "convolution of images or videos" }
 
-op.schema = merged(gemm.schema, { read = "count" })
+op.schema = merged(gemm.schema, { channels = "count", read = "count" })
 
---- read: values of the input.
+--- channels, read: channels and values of the input.
 function op.shape(c)
   shapes.need(c, "convolution", "conv_in", "conv_out", "conv_outputs")
   local pixels = c.micro_batch * c.conv_outputs
   return { tokens = pixels, in_features = c.conv_in * (c.conv_size or 1), out_features = c.conv_out, bias = 1,
-    read = pixels * (c.conv_stride or 1) * c.conv_in }
+    channels = c.conv_in, read = pixels * (c.conv_stride or 1) * c.conv_in }
 end
 
 function op.refuse(c)

@@ -7,29 +7,29 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "elementwise", family = "elementwise", summary = "elementwise kernel of the entry's sizes" }
 
-op.schema = { tokens = "count", width = "count", reads = "natural", writes = "count", saved = "natural" }
+op.schema = { tokens = "count", values = "count", reads = "natural", writes = "count", saved = "natural" }
 
 op.constraints = { { "saved must be at most reads", function(s) return s.saved <= s.reads end } }
 
 function op.shape(c)
-  return { tokens = shapes.norm_tokens(c), width = c.element_width or c.hidden, reads = c.element_reads or 1,
+  return { tokens = shapes.norm_tokens(c), values = c.element_width or c.hidden, reads = c.element_reads or 1,
     writes = c.element_writes or 1, saved = c.element_saved or 0 }
 end
 
-local function values(s) return (s.tokens + 0.0) * s.width end
+local function size(s) return (s.tokens + 0.0) * s.values end
 
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.width, tensors = s.reads + s.writes } end
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.values, tensors = s.reads + s.writes } end
 
 --- One operation for each tensor that a pass moves.
 function op.flops(s, pass)
-  return values(s) * (s.reads + s.writes + (pass == "backward" and s.saved or 0))
+  return size(s) * (s.reads + s.writes + (pass == "backward" and s.saved or 0))
 end
 
 --- Backward reads the gradients of what was written and the saved tensors, and writes a gradient of each tensor read.
 function op.bytes(s, dtype, pass) return memory.width(dtype) * op.flops(s, pass) end
 
-function op.activation_bytes(s, dtype) return memory.width(dtype) * values(s) * s.saved end
+function op.activation_bytes(s, dtype) return memory.width(dtype) * size(s) * s.saved end
 
-function op.working_bytes(s, dtype) return memory.width(dtype) * values(s) * (s.reads + s.writes) end
+function op.working_bytes(s, dtype) return memory.width(dtype) * size(s) * (s.reads + s.writes) end
 
 return op

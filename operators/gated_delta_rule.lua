@@ -60,7 +60,8 @@ function op.law(s, device, pass)
   local forward = (s.decays and 1.75 or 1) * (26e-6 + 1.44e-6 * chunks
     + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams))
   if pass == "forward" then return forward, 0.3 end
-  return 3.7 * forward, 0.4
+  if device.generation == "blackwell" then return 3.7 * forward, 0.4 end
+  return 3.7 * forward, 0.5, "assumed"
 end
 
 --- Queries and keys per key head, values and outputs per value head; per token and head the fp32 rate of the update and

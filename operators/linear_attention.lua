@@ -5,12 +5,13 @@
 --   Q K' of a chunk, and the decayed scores times V    C K + C V
 --   the state's update K' V, and Q times the state     2 K V
 local memory = require "ett.operator.memory"
+local merged = require "ett.base.merged"
 local mixer = require "ett.operator.mixer"
 
 local op = { name = "linear_attention", aliases = { "lightning_attention" }, family = "bmm",
   summary = "linear attention with decays, in chunks" }
 
-op.note = "follows measured kernels on Hopper and Blackwell, and on Ampere without decays per channel; on other devices "
+op.note = "follows measured kernels on Hopper and Blackwell, and on Ampere without decays per channel; on others it is "
   .. "timed as products of its size"
 op.unmeasured = true -- on other devices
 
@@ -53,12 +54,13 @@ function op.bytes(s, dtype, pass)
   return memory.width(dtype) * 2 * (keys + values) + 4 * (2 * states + decays)
 end
 
--- Time over that of op.bytes at the memory bandwidth, and with decays per channel the seconds of a multiprocessor for a
--- value of queries, keys or values. No kernel with decays per channel was measured on Hopper: Blackwell's rate, times
--- the ratio of the two for gated_delta_rule.
+-- streams: time over that of op.bytes at the memory bandwidth, with the measured kernels' chunks of 64. computed: with
+-- decays per channel, seconds of a multiprocessor for a value of queries, keys or values. None of these kernels was
+-- measured on Hopper: Blackwell's rate, times the ratio of the two for gated_delta_rule.
 local streams = { hopper = { forward = 1.12, backward = 1.86 }, blackwell = { forward = 1.66, backward = 3.5 } }
 streams.ampere = streams.hopper -- not measured
-local computed = { blackwell = { forward = 4.6e-9, backward = 1.5e-8 }, hopper = { forward = 6.3e-9, backward = 2.1e-8 } }
+local computed = { blackwell = { forward = 4.6e-9, backward = 1.5e-8 },
+  hopper = { forward = 6.3e-9, backward = 2.1e-8 } }
 
 --- Seconds of flash-linear-attention's kernels (pytorch/helion@fea89d2 and @3e928d1, BENCHMARKS.md of linear attention,
 --- BSD-3): linear attention and retention on H100 and B200, gated linear attention and RWKV-6 on B200. Fitted to three
@@ -74,7 +76,7 @@ function op.law(s, device, pass)
   end
   local factor = streams[device.generation]
   if not factor then return nil end
-  return factor[pass] * op.bytes(s, "bf16", pass) / device.memory_bandwidth, 0.4,
+  return factor[pass] * op.bytes(merged(s, { chunk = 64 }), "bf16", pass) / device.memory_bandwidth, 0.4,
     device.generation == "ampere" and "assumed" or nil
 end
 

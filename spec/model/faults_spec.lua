@@ -150,6 +150,16 @@ return op]])
     assert.same({}, beside(256))
     assert.same({ "layer 'block': linear_side gives 128 values of a token on a tensor rank, but swiglu reads 256" },
       beside(128))
+    -- A convolution reads the channels of a pixel, not a whole patch. Kernels with sizes of their own are not compared.
+    local function convolution(channels)
+      return of { { op = "gelu", with = { ffn = 64, tp = 1 } },
+        { op = "convolution", with = { conv_in = channels, conv_out = 8, conv_outputs = 4, conv_size = 9 } } }
+    end
+    assert.same({}, convolution(64))
+    assert.same({ "layer 'block': gelu gives 64 values of a token on a tensor rank, but convolution reads 65" },
+      convolution(65))
+    assert.same({}, of { { op = "linear_side", with = { side_out = 8 } },
+      { op = "elementwise", with = { element_width = 16 } } })
   end)
 
   it("a product of gate and up before an activation that is not gated", function()

@@ -155,7 +155,7 @@ local function widths(ops, c, warn)
       local after, second = shape_of(ops[i + 1], "gemm")
       local inputs = op.gated and first and first.region and 2 or 1
       compare(first and first.name, before.out_features, op.name, s.width * inputs)
-      compare(op.name, s.width, second and second.name, after.in_features)
+      compare(op.name, s.width, second and second.name, after.channels or after.in_features)
     end
   end
 end

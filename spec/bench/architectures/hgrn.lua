@@ -6,7 +6,9 @@ return {
   schema = { expand = { "natural", default = 0, help = "width of a key (HGRN2); 0: HGRN" } },
   build = function(h)
     h.norm, h.gated_mlp = "rms_norm", true
-    local function linear() return { op = "linear_side", with = { side_in = h.hidden, side_out = h.hidden } } end
+    local function linear(again) -- again: of an input that is already stored
+      return { op = "linear_side", with = { side_in = h.hidden, side_out = h.hidden }, same_input = again }
+    end
     local function kernel(reads, times)
       return { op = "elementwise", times = times, with = { element_reads = reads, element_saved = reads } }
     end
@@ -20,7 +22,7 @@ return {
         { op = "gated_norm", with = { mixer = "lightning", linear_value_heads = 1, linear_value_dim = h.hidden } } }
     end
     return blocks.decoder(h, { name = "block", count = h.layers, ops = blocks.join(
-      "rms_norm", linear(), linear(), linear(), mix, linear(), "residual_add",
+      "rms_norm", linear(), linear(true), linear(true), mix, linear(), "residual_add",
       "rms_norm", blocks.dense_feed(h), "residual_add") })
   end,
 }
