@@ -134,6 +134,21 @@ describe("the FLOPs of a scan", function()
   end)
 end)
 
+describe("an architecture of operators with sizes of their own", function()
+  it("has the parameters and the model FLOPs of its products for any number of tensor ranks", function()
+    local hyper = { layers = 2, hidden = 512, heads = 8, ffn = 1024, vocab = 1024, tied_embeddings = false }
+    local retnet = model_module.new(host.root .. "/spec/bench/architectures/retnet.lua", hyper)
+    local function flops(tp)
+      return estimate.new({ model = retnet, cluster = "dgx_h100", plan = { tp = tp, micro_batches = 1, seq = 1024 } })
+        .model_flops_per_step
+    end
+    -- Queries, keys, values, gates and outputs (512 to 512, 512, 1024, 1024 and back), the MLP, norms, the two tables.
+    local layer = 512 * (512 + 512 + 1024 + 1024 + 1024) + 3 * 512 * 1024 + 2 * 512 + 1024
+    assert.equal(2 * layer + 512 + 2 * 1024 * 512, architecture.parameters(retnet))
+    assert.near(flops(1), flops(4), 1e-9 * flops(1))
+  end)
+end)
+
 describe("mixers", function()
   local jamba = "jamba-v0.1"
   it("replace attention in the layers that layer_types names", function()

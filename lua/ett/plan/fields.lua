@@ -253,7 +253,8 @@ local fields = {
     { "optimizer_bytes", "nonnegative", software = true, optional = true, most = 1024,
       c = { "optimizer_bytes", function(bytes, p) return bytes or adam_bytes(p) end },
       help = "bytes of optimizer state per parameter, master weight included (default: Adam's 12; 8 with fp32 "
-        .. "weights). With a 4-byte master weight: Muon, Lion and SGD with momentum 8, 8-bit Adam 6, Adafactor 4" },
+        .. "weights). With a 4-byte master weight: Muon, Lion and SGD with momentum 8, 8-bit Adam 6, Adafactor 4. A "
+        .. "moving average of the weights has 4 more" },
     { "bucket_bytes", "positive", default = 500e6, least = 10000, unit = "bytes", c = true,
       needs = { copies .. " and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },
