@@ -21,6 +21,25 @@ local function bytes_of(model, plan, group, pass)
   return total
 end
 
+it("windows keep the tokens of products and shorten the sequences of attention", function()
+  local blocks = require "ett.model.blocks"
+  local function shapes(plan)
+    local ops = blocks.windows({ "linear_qkv", "flash_attention" }, 64, { causal = false })
+    local hyper = architecture.new(function(h) return blocks.decoder(h, { name = "block", count = 1, ops = ops }) end,
+      { layers = 1, hidden = 256, heads = 4, vocab = 1000 }).hyper
+    local found = {}
+    for _, item in ipairs(architecture.operations({ name = "block", ops = ops },
+      architecture.configuration(hyper, plan))) do
+      if item.operator then found[#found + 1] = item.shape end
+    end
+    return found[1].tokens, found[2].batch, found[2].seq_q or found[2].seq
+  end
+  assert.same({ 3 * 512, 3 * 8, 64 }, { shapes { seq = 512, micro_batch = 3 } })
+  assert.same({ 3 * 256, 3 * 4, 64 }, { shapes { seq = 512, micro_batch = 3, cp = 2 } })
+  assert.matches("windows of 64 tokens must divide the 32 tokens of a context rank$",
+    raised(shapes, { seq = 512, micro_batch = 3, cp = 16 }))
+end)
+
 it("layers with reused weights add FLOPs, stored bytes and gradients, but no weights", function()
   local blocks, estimate = require "ett.model.blocks", require "ett.step.estimate"
   local function run(reused, plan)

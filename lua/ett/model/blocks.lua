@@ -53,6 +53,21 @@ function blocks.with(entries, fields)
   return list
 end
 
+--- The entries on windows of a sequence, each a sequence of its own: windows of an image, frames of a video, or all
+--- frames at one place. Only the number of tokens matters, not their order.
+---@param tokens integer|fun(c: table): integer tokens of a window
+---@param fields table? further fields, as in blocks.with
+function blocks.windows(entries, tokens, fields)
+  return blocks.with(entries, function(c)
+    local size, own = type(tokens) == "function" and tokens(c) or tokens, c.seq // (c.cp or 1)
+    if own % size ~= 0 then
+      error_module.raise("plan", "windows of %d tokens must divide the %d tokens of a %s", size, own,
+        (c.cp or 1) > 1 and "context rank" or "sequence")
+    end
+    return merged({ seq = size, key_seq = size, cp = 1, micro_batch = c.micro_batch * (own // size) }, fields or {})
+  end)
+end
+
 --- The entries, with the weights of an earlier run of the same operators (ALBERT, Zamba2).
 function blocks.reused(entries)
   local list = {}

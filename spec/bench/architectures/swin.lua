@@ -18,19 +18,16 @@ return {
     for stage, depth in ipairs(h.depths) do
       local factor = 1 << (stage - 1)
       local width, heads, side = h.hidden * factor, h.heads * factor, h.image_side // h.patch_size // factor
-      local function windows(c)
-        return { hidden = width, heads = heads, kv_heads = heads, head_dim = width // heads, ffn = 4 * width,
-          seq = tokens, key_seq = tokens, micro_batch = c.micro_batch * (side // h.window_side) ^ 2 // 1 | 0 }
-      end
+      local fields = { hidden = width, heads = heads, kv_heads = heads, head_dim = width // heads, ffn = 4 * width }
       local function sends() return side * side * width / h.hidden end
       local copy = "elementwise"
       local bias = { op = "elementwise", with = function(c) -- positions, added to the scores
         return { element_width = tokens, micro_batch = c.micro_batch * heads }
       end }
       local function block(copies)
-        return blocks.with(blocks.join("layer_norm", copies, copy, blocks.enter, "linear_qkv", "bmm_qk", bias,
+        return blocks.with(blocks.windows(blocks.join("layer_norm", copies, copy, blocks.enter, "linear_qkv", "bmm_qk", bias,
           "fill_mask", "softmax", "bmm_pv", "head_copies", "linear_proj", blocks.leave, copy, copies, "residual_add",
-          "layer_norm", blocks.dense_feed(h), "residual_add"), windows)
+          "layer_norm", blocks.dense_feed(h), "residual_add"), tokens, fields), { seq = side * side })
       end
       layers[#layers + 1] = { name = "windows " .. stage, count = depth // 2, ops = block(), sends = sends,
         reads = sends }

@@ -65,14 +65,11 @@ local function text_encoder(h)
 end
 
 local function block(h, of_image, linear, axes)
-  local spaces = {
-    full = function() return {} end,
-    space = function(c) return { seq = c.seq // h.frames, micro_batch = c.micro_batch * h.frames } end,
-    time = function(c) return { seq = h.frames, micro_batch = c.micro_batch * (c.seq // h.frames) } end,
-  }
+  local windows = { full = function(c) return c.seq end, space = function(c) return c.seq // h.frames end,
+    time = h.frames }
   local ops = {}
   for i, axis in ipairs(axes) do
-    local own = blocks.with(blocks.join(blocks.enter, blocks.attention(h), blocks.leave), spaces[axis])
+    local own = blocks.windows(blocks.join(blocks.enter, blocks.attention(h), blocks.leave), windows[axis])
     if i == 1 then blocks.append(ops, "layer_norm", "modulate", own, "gated_add")
     else blocks.append(ops, own, "residual_add") end
   end
