@@ -34,6 +34,27 @@ describe("examples", function()
     assert.near(118.64e9, e.model_flops_per_step / (256 * 3 * 2), 0.05e9) -- table 1 of the paper, in multiply-adds
   end)
 
+  it("of the literature's architectures have the published sizes", function()
+    local model, architecture = require "ett.model", require "ett.model.architecture"
+    local function parameters(name, hyper)
+      return architecture.parameters(model.new(("%s/spec/bench/architectures/%s.lua"):format(host.root, name), hyper))
+    end
+    -- timm 0.6, swin_tiny_patch4_window7_224 and mixer_b16_224; ett counts no tables of Swin's relative positions.
+    local tables = (2 * 7 - 1) ^ 2 * (2 * 3 + 2 * 6 + 6 * 12 + 2 * 24)
+    assert.equal(28288354 - tables, parameters("swin", { layers = 12, depths = { 2, 2, 6, 2 }, hidden = 96, heads = 3,
+      vocab = 1000, vocab_multiple = 1 }))
+    assert.equal(59880472, parameters("mlp_mixer", { layers = 12, hidden = 768, ffn = 3072, token_ffn = 384,
+      vocab = 1000, vocab_multiple = 1 }))
+    -- The image encoder of Stable Diffusion with its last product; T5-XXL's encoder without its table and last norm.
+    local dit = { layers = 28, hidden = 1152, heads = 16, ffn = 4608, text_tokens = 120 }
+    local alone = parameters("video_dit", dit)
+    dit.image_side = 256
+    assert.equal(34163592 + 72, parameters("video_dit", dit) - alone)
+    dit.text_encoder = true
+    local layer = 4 * 4096 * 4096 + 3 * 4096 * 10240 + 2 * 4096
+    assert.equal(34163592 + 72 + 24 * layer, parameters("video_dit", dit) - alone)
+  end)
+
   it("of unlike nodes give slower stages fewer layers, which is faster", function()
     local e, even = run "unlike_nodes/init.lua", run("unlike_nodes/init.lua", "split=8,8,8,8")
     assert.equal("NVIDIAA100-SXM4-80GB", e.stages[4].device)

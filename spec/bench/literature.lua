@@ -4,9 +4,9 @@
 -- literature.tsv has one step a line, columns separated by tabs: name, cluster (a name, or a file of support), words
 -- of `ett predict` (the model first, which may be a file of architectures), the stated figure and its unit, software,
 -- source, and what the source leaves open. An eighth column has the stated peak of memory: bytes, and allocated or
--- reserved (PyTorch's allocator) or used (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a
--- device) and hf (the same with a recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B):
--- 6 N + 12 L H a token of attention.
+-- reserved (PyTorch's allocator) or used (of the device). Units: s of a step, tok(ens/s) of a device, seq(uences/s) of
+-- all devices, tf (model TFLOP/s of a device) and hf (the same with a recomputed forward pass). FLOPs are those of PaLM
+-- (arXiv 2204.02311, appendix B): 6 N + 12 L H a token of attention.
 --
 -- literature_first.tsv has the words of the plans that were edited after their first estimate, as first written: name
 -- and words. Names of fields that changed are translated, and `compared=none` is added where today's plan has it.

@@ -25,9 +25,9 @@ return {
         return { element_width = tokens, micro_batch = c.micro_batch * heads }
       end }
       local function block(copies)
-        return blocks.with(blocks.windows(blocks.join("layer_norm", copies, copy, blocks.enter, "linear_qkv", "bmm_qk", bias,
-          "fill_mask", "softmax", "bmm_pv", "head_copies", "linear_proj", blocks.leave, copy, copies, "residual_add",
-          "layer_norm", blocks.dense_feed(h), "residual_add"), tokens, fields), { seq = side * side })
+        return blocks.with(blocks.windows(blocks.join("layer_norm", copies, copy, blocks.enter, "linear_qkv", "bmm_qk",
+          bias, "fill_mask", "softmax", "bmm_pv", "head_copies", "linear_proj", blocks.leave, copy, copies,
+          "residual_add", "layer_norm", blocks.dense_feed(h), "residual_add"), tokens, fields), { seq = side * side })
       end
       layers[#layers + 1] = { name = "windows " .. stage, count = depth // 2, ops = block(), sends = sends,
         reads = sends }

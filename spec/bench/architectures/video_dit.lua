@@ -50,7 +50,8 @@ local function image_encoder(h)
     norm(512, eighth), convolution(512, 8, eighth, 9), convolution(8, 8, eighth))
   local function of_frames(ops)
     return blocks.with(ops, function(c)
-      return { micro_batch = c.micro_batch * h.frames * h.frames_per_patch, causal = false, sequence_parallel = false }
+      return { micro_batch = c.micro_batch * h.frames * h.frames_per_patch, causal = false, gainless = false,
+        sequence_parallel = false }
     end)
   end
   return { name = "images", place = "first", ops = of_frames(first) },
