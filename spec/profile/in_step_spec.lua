@@ -144,6 +144,18 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of FlashAttention 2 compute heads whose dimension is the next multiple of 32", function()
+    local function of(name, kernel, head_dim)
+      local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })
+      return seconds(devices.get(name), "flash_attention", { batch = 8, heads = 16, kv_heads = 16, seq_q = 4096,
+        seq_k = 4096, head_dim = head_dim, causal = 0 }, "bf16", "forward", stack)
+    end
+    assert.equal(of("a100_sxm", "flash2", 96), of("a100_sxm", "flash2", 72))
+    assert.is_true(of("h100_sxm", "flash2", 64) < of("h100_sxm", "flash2", 65))
+    assert.is_true(of("a100_sxm", "cudnn", 72) < of("a100_sxm", "cudnn", 96))
+    assert.is_true(of("mi300x", "flash2", 72) < of("mi300x", "flash2", 96))
+  end)
+
   it("of FlashAttention 2 reach the rates that were measured on B200, and those of B300 are no higher", function()
     local stack = setmetatable({ attention = "flash2" }, { __index = stack_module.get "plain" })
     local function rate(name, seq, head_dim, pass, flops)

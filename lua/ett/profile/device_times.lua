@@ -283,12 +283,21 @@ local function splash_attention(self, op, shape, pass, x)
     high_seconds = seconds * (1 + splash.spread), provenance = "calibrated", detail = "share of a measured kernel" }
 end
 
+-- Dimension of the heads that a kernel computes. FlashAttention 2 has kernels for multiples of 32 up to 192 and for
+-- 256, and pads the others (Dao-AILab/flash-attention, csrc/flash_attn/src/static_switch.h: HEADDIM_SWITCH). On devices
+-- of other vendors than NVIDIA, flash2 is another library.
+local function computed_dim(self, dim)
+  if self.stack.attention ~= "flash2" or self.device.vendor or dim > 256 then return dim end
+  return dim > 192 and 256 or (dim + 31) // 32 * 32
+end
+
 local function attention(self, op, shape, pass)
   local laws = self:laws()
   if not (laws and shape.batch and shape.heads and shape.seq_q and shape.seq_k and shape.head_dim) then return nil end
   local s = op.kernel_shape(shape)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
-    head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
+    head_dim = computed_dim(self, shape.head_dim), causal = s.causal and 1 or 0,
+    value_dim = computed_dim(self, shape.value_dim or shape.head_dim),
     window = shape.window or 0, shards = shape.shards, blocks = blocks_of(self, shape) }
   local dtype = self.stack.attention_dtype
   if not self.device:peak(dtype) and dtype ~= "bf16" then
