@@ -284,7 +284,7 @@ local function splash_attention(self, op, shape, pass, x)
 end
 
 -- Dimension of the heads that a kernel computes. FlashAttention 2 has kernels for multiples of 32 up to 192 and for
--- 256, and pads the others (Dao-AILab/flash-attention, static_switch.h, HEADDIM_SWITCH). On devices of other vendors
+-- 256, and pads the others (HEADDIM_SWITCH of Dao-AILab/flash-attention). On devices of other vendors
 -- than NVIDIA, flash2 is another library.
 local function computed_dim(self, dim)
   if self.stack.attention ~= "flash2" or self.device.vendor or dim > 256 then return dim end
