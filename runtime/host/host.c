@@ -94,7 +94,32 @@ static int interrupt_grace(lua_State *L) {
   return 0;
 }
 
+/* are_counts(given, integers, needed): whether all fields of a table are positive
+ * integers and fields of `integers`, and the fields listed in `needed` are present. */
+static int are_counts(lua_State *L) {
+  for (int i = 1; i <= 3; i++)
+    luaL_checktype(L, i, LUA_TTABLE);
+  lua_settop(L, 3);
+  lua_pushnil(L);
+  while (lua_next(L, 1)) {
+    int is_count = lua_isinteger(L, -1) && lua_tointeger(L, -1) > 0;
+    lua_pushvalue(L, -2);
+    lua_rawget(L, 2);
+    if (!is_count || !lua_toboolean(L, -1))
+      return 0;
+    lua_settop(L, 4);
+  }
+  for (lua_Integer i = 1; lua_rawgeti(L, 3, i) != LUA_TNIL; i++) {
+    if (lua_rawget(L, 1) == LUA_TNIL)
+      return 0;
+    lua_settop(L, 3);
+  }
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"are_counts", are_counts},
     {"interrupt_reset", interrupt_reset},
     {"interrupt_within", interrupt_within},
     {"interrupt_patience", interrupt_patience},

@@ -193,6 +193,23 @@ describe("bundled clusters", function()
     assert.near(178.8e9, 3 / 4 * 1e12 / gather.seconds, 0.02 * 178.8e9)
   end)
 
+  it("gather and reduce-scatter between nodes as each alone, if a profile times both", function()
+    local network, topology = require "ett.profile.network.collectives", { nodes = 4, gpus_per_node = 1, ranks = 4,
+      groups_per_node = 1 }
+    for _, change in ipairs { {}, { curves = { reduce_scatter = { [4] = { 1e6, 1e9, 1e9, 5e9 } } } },
+      { reduces = true, receive = 96e9 } } do
+      local cluster = cluster_module.get "llama3_24k"
+      for name, value in pairs(change) do cluster.tiers[2][name], cluster.tiers[3][name] = value, value end
+      local links, alike = network.links(cluster), {}
+      for _, kind in ipairs { "all_gather", "reduce_scatter" } do
+        local alone = network.timer(cluster, kind, topology)(1e8)
+        alike[kind] = alone
+        assert.equal(alone, (network.timer(cluster, kind, topology, links)(1e8)), kind)
+      end
+      assert.equal(next(change) == nil, alike.all_gather == alike.reduce_scatter)
+    end
+  end)
+
   it("reduce-scatter at the given share of the links, where devices wait for it", function()
     local topology = { nodes = 1, gpus_per_node = 8 }
     local function seconds(cluster, kind) return cluster_module.collective(cluster, kind, 1e12, topology).seconds end

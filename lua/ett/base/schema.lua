@@ -4,6 +4,7 @@
 --   local clean = schema.check(given, spec, "plan")
 --
 -- README.md lists the kinds and the fields of a rule.
+local are_counts = require("ett.host").are_counts
 local error_module = require "ett.base.error"
 
 local schema = {}
@@ -370,7 +371,10 @@ function schema.checker(spec, label)
   local known
   return function(given)
     known = known or prepare(spec)
-    return type(given) == "table" and unchanged(given, known) or schema.check(given, spec, label)
+    if type(given) == "table" and (are_counts(given, known.whole, known.needed) or unchanged(given, known)) then
+      return given
+    end
+    return schema.check(given, spec, label)
   end
 end
 

@@ -6,6 +6,7 @@
 local collective = require "ett.operator.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
+local gemm = require "ett.operator.gemm"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
@@ -65,6 +66,9 @@ local function is_product(op) return (op.family == "gemm" or op.family == "bmm")
 ---@return boolean|nil partial whether the dimensions leave out a number of the shape
 ---@return string[]|nil names of the numbers of the family `wave`
 function samples.dims(op, s, as_wave)
+  if op.kernel_shape == gemm.kernel_shape and not as_wave and is_product(op) then
+    return op.family, "gemm", { s.batch or 1, s.tokens, s.out_features, s.in_features }
+  end
   local k = op.kernel_shape(s)
   local family = (as_wave or required[op.family] and op.unmeasured) and "wave" or op.family
   if missing(k, family) then return samples.pool(op), nil, {} end

@@ -25,6 +25,8 @@ local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 local table_at = require "ett.base.table_at"
 
+local pack = string.pack
+
 local lower = {}
 
 --- Families whose FLOPs count as model FLOPs: the matrix products. A backward pass counts twice the forward FLOPs, also
@@ -635,9 +637,18 @@ local function add_accumulation(state, uses)
       parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.reused_parameters)
     end
   end
-  if parameters * bytes <= 0 then return end
-  uses[add_moving(state, { backward = parameters * bytes }, { name = "gradient_accumulation", role = "alone",
-    weight_share = 1, backward_launches = fused and 0 or nil })] = 1
+  local moved = parameters * bytes
+  if moved <= 0 then return end
+  -- Programs that differ in micro-batch share the operation.
+  local known = table_at(table_at(state.known, "gradient_accumulation"), operators.get "residual_add")
+  local key = pack("ndB", state.hidden, moved, fused and 1 or 0)
+  if known[key] then
+    uses[add(state, known[key])] = 1
+    return
+  end
+  local index = add_moving(state, { backward = moved }, { name = "gradient_accumulation", role = "alone",
+    weight_share = 1, backward_launches = fused and 0 or nil })
+  known[key], uses[index] = state.operations[index], 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.

@@ -37,11 +37,8 @@ local function refuse_time(seconds, name, pass)
     pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
 end
 
--- Whether numbers are a time and its interval. Profiles of ett give numbers.
-local function is_usual(s, low, high)
-  return type(s) == "number" and type(low) == "number" and type(high) == "number" and low >= 0 and low <= s
-    and s <= high and high < huge
-end
+-- Whether three values are a time and its interval.
+local is_usual = step_core.is_time
 
 --- Checks a time and its interval. name, pass: for messages.
 local function check(s, low, high, name, pass)

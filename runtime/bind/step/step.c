@@ -577,7 +577,22 @@ static int shape_key(lua_State *L) {
   return 1;
 }
 
+/* is_time(seconds, low, high): whether these are numbers, finite and at least 0, and the
+ * interval holds the time. */
+static int is_time(lua_State *L) {
+  lua_settop(L, 3);
+  int numbers = 1;
+  for (int i = 1; i <= 3; i++)
+    numbers = numbers && lua_type(L, i) == LUA_TNUMBER;
+  double seconds = lua_tonumber(L, 1), low = lua_tonumber(L, 2);
+  double high = lua_tonumber(L, 3);
+  lua_pushboolean(L, numbers && low >= 0 && low <= seconds && seconds <= high &&
+                         high < HUGE_VAL);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"is_time", is_time},
     {"program", program_new},
     {"shape_key", shape_key},
     {"split", split},

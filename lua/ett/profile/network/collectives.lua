@@ -337,17 +337,20 @@ end
 --- The tiers of a cluster, and the figures of NCCL's tuner for each: the same for all kinds and placements. The timers
 --- of a profile share them.
 ---@return table links { cluster, list, node = number of the tier of nodes, tuned = { { wire, added, message } },
----  protocols, post, no_trees: fields of a request; models = by kind, filled by models_of }
+---  protocols, post, no_trees: fields of a request; models = by kind, filled by models_of; one_way = by topology: what
+---  gathers and reduce-scatters between nodes share, filled by known_of; nil: they may differ }
 function collectives.links(cluster)
   local list, node = tiers_module.of(cluster)
-  local tuned = {}
+  local tuned, alike = {}, not cluster.collectives
   for k, tier in ipairs(list) do
     local in_node = k <= node
     tuned[k] = { wire = protocols.wire(cluster, tier, in_node), added = protocols.added(cluster, tier, in_node),
       message = tier.message_latency or protocols.message(cluster, tier, in_node) }
+    alike = alike and (in_node or not (tier.curves or tier.blocking_reductions or tier.reduces))
   end
   local links = { cluster = cluster, list = list, node = node, tuned = tuned, models = {},
-    protocols = protocols.of(tuned, cluster), post = 0.0, no_trees = 0 }
+    protocols = protocols.of(tuned, cluster), post = 0.0, no_trees = 0,
+    one_way = alike and setmetatable({}, { __mode = "k" }) or nil }
   for _, one in ipairs(links.protocols) do
     links.post, links.no_trees = one.post or links.post, one.no_trees or links.no_trees
   end
@@ -564,9 +567,15 @@ local function function_of(model, time, request)
   end
 end
 
--- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws.
+-- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws. ett's
+-- models time a gather like a reduce-scatter. Only curves, in-switch reductions, blocking reductions and tables of a
+-- device differ.
 local function known_of(links, kind, topology)
-  local known = empty_request(links, kind, topology)
+  local shared = (kind == "all_gather" or kind == "reduce_scatter") and topology.ranks == topology.nodes
+    and links.one_way
+  local known = shared and shared[topology]
+  if known then return known end
+  known = empty_request(links, kind, topology)
   local request, times, laws = known.request, {}, true
   known.models, known.times, known.foreign = {}, times, {}
   for _, model in ipairs(models_of(links, kind)) do
@@ -582,6 +591,8 @@ local function known_of(links, kind, topology)
   for i, time in ipairs(known.law and {} or times) do
     if type(time) == "table" then times[i] = function_of(known.models[i], time, request) end
   end
+  for k = 1, shared and links.node or 0 do shared = shared and not request.tiers[k].used and shared end
+  if shared and #known.foreign == 0 then shared[topology] = known end
   return known
 end
 
