@@ -364,8 +364,8 @@ static ett_stop visit(ett_combinations *c, int is_set, ett_step_workspace *works
   }
   const lowered *own = &((const lowered *)c->programs.items)[stop->program];
   ett_step_result r;
-  int status =
-      ett_step_evaluate(own->program, &c->plan, own->demands, workspace, 0, &r, err);
+  int status = ett_step_evaluate(own->program, &c->plan, own->demands, workspace,
+                                 ETT_KEEP_TOTALS, &r, err);
   if (status != 0)
     return status < 0 ? ETT_STOP_FAULT : ETT_STOP_TIMES;
   o.step_seconds = r.step_seconds;

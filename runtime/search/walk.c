@@ -177,8 +177,8 @@ static int evaluate_leaf(walk *w, ett_search_row *row) {
         continue;
       }
       ett_step_result result;
-      int done = ett_step_evaluate(w->program, &w->plan, w->demands, w->workspace, 0,
-                                   &result, w->err);
+      int done = ett_step_evaluate(w->program, &w->plan, w->demands, w->workspace,
+                                   ETT_KEEP_TOTALS, &result, w->err);
       if (judge(w, done) < 0)
         return -1;
       if (done != 0) {

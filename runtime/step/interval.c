@@ -23,7 +23,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *w, double correlation,
                       double *low, double *high, ett_err *err) {
   ett_step_result result;
-  int status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+  int status =
+      ett_step_evaluate(program, plan, demands, w, ETT_KEEP_TOTALS, &result, err);
   if (status != 0)
     return status;
   double centre = result.step_seconds;
@@ -40,7 +41,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
         if (end == o->forward.seconds + o->backward.seconds + o->split.seconds)
           continue;
         ett_program_vary(part, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
-        status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+        status =
+            ett_step_evaluate(program, plan, demands, w, ETT_KEEP_TOTALS, &result, err);
         add_move(&m, side, result.step_seconds - centre);
       }
     }
@@ -57,7 +59,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
       if (ett_demands_set(demands, index, moved, err) != 0)
         status = -1;
       else
-        status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);
+        status =
+            ett_step_evaluate(program, plan, demands, w, ETT_KEEP_TOTALS, &result, err);
       add_move(&m, side, result.step_seconds - centre);
       if (ett_demands_set(demands, index, time, err) != 0)
         status = -1;

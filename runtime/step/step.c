@@ -1178,15 +1178,35 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   return e->failed ? -1 : 0;
 }
 
+/* Whether a stage like the one before certainly needs no more memory: later stages hold
+ * no more micro-batches in flight, and the rest of its memory is the same. The tensors of
+ * the update and gradients that are freed count by what exceeds the passes, so plans in
+ * which they may count are left out. */
+static int needs_no_more(const ett_evaluation *e, const ett_step_arrays *a,
+                         const ett_pipeline *pipeline, int rank, const stage_memory *m) {
+  const ett_step_plan *p = e->plan;
+  int in_turn = p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B;
+  if (!in_turn || m->has_loss || e->program->frees_gradients || offloads(p))
+    return 0;
+  a->in_flight[rank] = a->in_flight[rank - 1];
+  double working = m->working[m->separate_gradients];
+  double again = m->recomputes ? smaller(m->again, working) : m->again;
+  double held = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, again);
+  working -= m->recomputes ? again : 0;
+  return held + m->temporary + working >= m->copied;
+}
+
 /* Memory of the fullest stage in bytes: on parts, the one with the largest share of its
- * limit. */
+ * limit. totals_only: the memory of some other stages is not filled in. */
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
-                            const ett_pipeline *pipeline) {
+                            const ett_pipeline *pipeline, int totals_only) {
   double most = 0, bytes = 0;
   stage_memory m = {0};
   for (int rank = 0; rank < e->plan->pp; rank++) {
     if (!a->alike[rank])
       m = stage_memory_of(e, a, rank);
+    else if (totals_only && needs_no_more(e, a, pipeline, rank, &m))
+      continue;
     fill_memory(e, a, pipeline, rank, &m);
     const ett_step_stage *s = &a->stage[rank];
     double share = s->memory_limit_bytes > 0 ? s->memory_bytes / s->memory_limit_bytes
@@ -1227,7 +1247,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
   if (prepare(&e, &a, &tied) != 0)
     return -1;
   ett_pipeline pipeline = pipeline_of(plan, &a);
-  result->memory_bytes = fill_memories(&e, &a, &pipeline);
+  result->memory_bytes = fill_memories(&e, &a, &pipeline, 1);
   if (plan->orders || plan->post_validation) /* any rank and any unit may be the last */
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
@@ -1241,8 +1261,9 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
 }
 
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
-                      ett_demands *demands, ett_step_workspace *w, int keep_units,
+                      ett_demands *demands, ett_step_workspace *w, ett_step_keep keep,
                       ett_step_result *result, ett_err *err) {
+  const int keep_units = keep == ETT_KEEP_UNITS;
   if (check_plan(plan, err) != 0 || place(plan, w, err) != 0)
     return -1;
   ett_evaluation e;
@@ -1269,7 +1290,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (plan->post_validation &&
       ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
     return -1;
-  result->memory_bytes = fill_memories(&e, &a, &pipeline);
+  result->memory_bytes = fill_memories(&e, &a, &pipeline, keep == ETT_KEEP_TOTALS);
   result->fits = 1;
   for (int rank = 0; rank < plan->pp; rank++)
     if (e.stage_parts && a.stage[rank].memory_bytes > a.stage[rank].memory_limit_bytes)

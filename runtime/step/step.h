@@ -144,7 +144,7 @@ typedef struct ett_step_result {
   size_t demand_count;
   ett_pipeline_result pipeline;
   ett_pipeline run;       /* the pipeline of this result */
-  ett_links_result links; /* with keep_units: units, and transfers on the links */
+  ett_links_result links; /* with ETT_KEEP_UNITS: units, and transfers on the links */
 } ett_step_result;
 
 typedef struct ett_step_workspace ett_step_workspace;
@@ -157,11 +157,19 @@ ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *workspac
 /* The links workspace inside a step workspace; NULL if memory runs out. */
 ett_links_workspace *ett_step_workspace_links(ett_step_workspace *workspace);
 
+/* What an evaluation fills in: the totals alone (the memory of some stages is missing),
+ * all stages, or the units of the pipeline, too (ett_links_run). */
+typedef enum ett_step_keep {
+  ETT_KEEP_TOTALS,
+  ETT_KEEP_STAGES,
+  ETT_KEEP_UNITS
+} ett_step_keep;
+
 /* 0: done. 1: some demands have no time; supply them and call again. -1: error. The
- * result's arrays belong to the workspace. keep_units: see ett_links_run. */
+ * result's arrays belong to the workspace. */
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
-                      ett_demands *demands, ett_step_workspace *workspace, int keep_units,
-                      ett_step_result *result, ett_err *err);
+                      ett_demands *demands, ett_step_workspace *workspace,
+                      ett_step_keep keep, ett_step_result *result, ett_err *err);
 
 /* The memory of a plan and bounds of its times, computed without running its pipeline. */
 typedef struct ett_step_outline_result {

@@ -398,8 +398,9 @@ static void get_call(lua_State *L, call *c) {
 
 /* Evaluates; raises on an error. 0 while demands have no time. */
 static int evaluate(lua_State *L, call *c, int keep_units, ett_step_result *r) {
-  int status = ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
-                                 keep_units, r, &c->err);
+  int status =
+      ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
+                        keep_units ? ETT_KEEP_UNITS : ETT_KEEP_STAGES, r, &c->err);
   return status < 0 ? ett_lua_raise(L, &c->err) : status == 0;
 }
 
