@@ -87,6 +87,8 @@ describe("the picture of a batch", function()
     local why = raised(picture.build, { layers = 5, pp = 2, hidden = 15, tp = 2 })
     assert.matches("layers = 5 must be divisible by pp = 2", why, 1, true)
     assert.matches("hidden = 15 must be divisible by tp = 2", why, 1, true)
+    assert.matches("layers x dp x tp x microbatches = 8192 must be at most 4096 to be drawn",
+      raised(picture.build, { layers = 64, dp = 4, tp = 8, batch = 64 }), 1, true)
   end)
 
   it("is one file that loads no other file", function()

@@ -5,6 +5,7 @@ local near = require "near"
 local simple = require "ett.ledger.simple_transformer"
 local timing = require "ett.ledger.timing"
 local transformer = require "ett.ledger.transformer"
+local violations = require "ett.ledger.violations"
 
 local function metered(degrees)
   local L = ledger.new()
@@ -144,6 +145,15 @@ describe("the corrected simple model", function()
     local r = described()
     for _, phase in pairs(r.phases) do assert.equal(0, phase.network) end
     assert.equal(0, r.bubble)
+  end)
+
+  it("refuses values without meaning", function()
+    local texts, _, L = {}, described { overlap = 2, latency_seconds = -1, node_latency_seconds = -2,
+      gradient_bytes = -3, optimizer_bytes = -4 }
+    for i, violation in ipairs(violations.list(L)) do texts[i] = violation.text end
+    assert.same({ "overlap must be at most 1, got 2", "latency_seconds must be at least 0, got -1",
+      "node_latency_seconds must be at least 0, got -2", "gradient_bytes must be at least 0, got -3",
+      "optimizer_bytes must be at least 0, got -4" }, texts)
   end)
 
   it("sends and receives the words of an all-reduce twice, at the rate and latency of its link", function()

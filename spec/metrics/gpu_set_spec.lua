@@ -127,6 +127,10 @@ describe("the GPU metrics on a hand-made trace", function()
       args = { device = 0, stream = 7 } }
     local only = maker.computed({ r, again }, "step_table", { step = 8, window = { 1.9, 2.2 } }).ranks["0"]
     assert.same({ 1, { 0.05 } }, { #only.steps, only.gpu_step_ms })
+    local slow = maker.new{ rank = 1 } -- the slowest rank of each step
+    slow:step(7, 0, 80):step(8, 100, 130):kernel("gemm", 50, 100)
+    assert.same({ { step = 7, max_step_ms = 0.1 }, { step = 8, max_step_ms = 0.13 } },
+      maker.computed({ r, slow }, "step_table").steps)
   end)
 
   it("--window: cut to the window, counted where they start", function()
@@ -142,6 +146,7 @@ describe("the GPU metrics on a hand-made trace", function()
     local r = maker.computed({ a, b }, "traffic_distribution")
     near({ dp_bytes = 12000, tp_bytes = 2000, unknown_bytes = 2000 }, r)
     near({ dp_time_ms = 0.3, mode = "process groups", fractions = { dp = 0.75 } }, r)
+    near({ calls = { dp = 2, tp = 1, unknown = 1 }, emb_bytes = 0.0 }, r)
   end)
 
   it("traffic_window: between dimensions", function()
@@ -525,6 +530,8 @@ describe("the GPU metrics on a hand-made trace", function()
     local without = maker.new{ rank = 0 }
     without:kernel("a", 0, 100)
     assert.matches("needs copies", maker.reason({ without }, "memory_bandwidth"))
+    without.rank = 1
+    assert.equal(2, #maker.computed({ r, without }, "memory_bandwidth", { top = 2 }).series)
   end)
 
   it("memory_bandwidth: the series has all bytes of the span, also at its ends and at borders of its parts", function()
@@ -628,7 +635,7 @@ describe("the GPU metrics on a hand-made trace", function()
     maker.with({ r }, function(folder)
       assert.same({}, assert(maker.metric(folder, "kernel_counters")).operators)
       local cut = assert(maker.metric(folder, "kernel_counters", { window = { 0.92, 0.925 } }))
-      assert.equal(1, #cut.kernels)
+      assert.same({ 1, "add" }, { #cut.kernels, cut.kernels[1].name })
     end)
   end)
 

@@ -164,12 +164,16 @@ describe("laws of the metrics", function()
   end)
 
   it("parts add up: busy, overlap, idle", function()
+    local whole, span, compute = before.temporal_breakdown, 0.0, 0.0
     for rank, r in pairs(before.device_time.ranks) do
       assert.near(r.comm_union_us, r.exposed_comm_us + r.overlap_comm_comp_us, 1e-6)
       assert.near(r.gpu_span_us, r.busy_us + r.idle_us, 1e-6)
-      local t = before.temporal_breakdown.ranks[rank]
+      local t = whole.ranks[rank]
+      span, compute = span + t.span_ms, compute + t.compute_ms
       assert.near(t.span_ms, t.compute_ms + t.exposed_comm_ms + t.memory_ms + t.idle_ms, 1e-9)
       assert.near(t.idle_ms, t.idle_host_ms + t.idle_device_ms + t.idle_unknown_ms + t.idle_outside_ms, 1e-9)
     end
+    assert.near(span / 2, whole.span_ms, 1e-9)
+    assert.near(compute / span, whole.compute_share, 1e-12)
   end)
 end)

@@ -54,7 +54,7 @@ something. The table has the first --top names (20) by busy_ms.]],
     if #list == 0 then view:missing("needs user annotations whose kernels ran on a device; the trace has none") end
     table.sort(list, by("-busy", "name"))
     local rows = {}
-    for i = 1, math.min(#list, options.top or 20) do
+    for i = 1, math.min(#list, options.top or stats.default_top) do
       local each = list[i]
       rows[i] = { name = each.name, source = each.source, count = each.count, total_ms = view:ms(each.total),
         busy_ms = view:ms(each.busy), mean_us = view:us(each.total / each.count) }

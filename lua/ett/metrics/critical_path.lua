@@ -19,7 +19,7 @@ waited. host: time between and in host calls.]],
     local g = replay.graph(view)
     local path = replay.critical_path(g)
     local parts, ranks = stats.list(), {}
-    for i = 1, math.min(#path.parts, options.top or 20) do
+    for i = 1, math.min(#path.parts, options.top or stats.default_top) do
       local part = path.parts[i]
       parts[i] = { name = part.name, time_ms = view:ms(part.ticks), count = part.count,
         share = stats.ratio(part.ticks, path.total_ticks) }

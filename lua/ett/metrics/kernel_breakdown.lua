@@ -16,7 +16,7 @@ by hlo_category.]],
     local copies, tpu = view:lane_sum("memory"), view:lanes()[1].tpu
     local total, count = compute:total() + communication:total(), #compute + #communication
     local rows, rest = stats.list(), { count = count, total = total, names = 0 }
-    local top, all = options.top or 20, {}
+    local top, all = options.top or stats.default_top, {}
     for kind, part in pairs{ compute = compute, communication = communication } do
       local list, names = part:stats{ by = { "name" }, percentiles = { 50, 95 }, order = "total", top = top }
       rest.names = rest.names + names

@@ -77,10 +77,10 @@ operations, fused ones twice. The first --top of each (20), by flops.]],
         end
       end
     end
-    local list = listed(kernels, options.top or 20)
+    local list = listed(kernels, options.top or stats.default_top)
     if #list == 0 then
       view:missing("needs rows of the category cuda_profiler_range with known counters; the trace has none")
     end
-    return { kernels = list, operators = listed(operators, options.top or 20) }
+    return { kernels = list, operators = listed(operators, options.top or stats.default_top) }
   end,
 }

@@ -55,7 +55,7 @@ the window. GBps of a part counts all kinds together.]],
   args = { "bytes" },
   options = { "top" },
   compute = function(view, options)
-    local kinds, series, count = {}, {}, options.top or 20
+    local kinds, series, count = {}, {}, options.top or stats.default_top
     for _, lane in ipairs(view:lanes()) do
       local columns = stats.columns(lane:rows("memory"), { "name", "dur", "bytes" })
       for i, name in ipairs(columns.name) do

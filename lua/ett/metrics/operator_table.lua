@@ -50,7 +50,7 @@ first --top shapes (20) of all devices. With --cluster also their shares of the 
       total = total + row.ticks
       if row.operation then shaped = shaped + row.ticks end
     end
-    for i = 1, math.min(#list, options.top or 20) do
+    for i = 1, math.min(#list, options.top or stats.default_top) do
       local row, longest = list[i], nil
       for _, name in ipairs(stats.keys(row.kernels)) do
         if not longest or row.kernels[name] > row.kernels[longest] then longest = name end

@@ -68,7 +68,7 @@ span in --top equal parts (20), mean and greatest length of each; from_ms counts
     local streams, list, any = {}, {}, false
     for _, lane in ipairs(view:lanes()) do
       for _, group in ipairs(lane.all:group { "stream" }) do
-        local found, points = series(view, lane, group.events, options.top or 20)
+        local found, points = series(view, lane, group.events, options.top or stats.default_top)
         if found then
           local key = ("%s stream %s"):format(lane.key, group.stream or "?")
           streams[key], any = found, true

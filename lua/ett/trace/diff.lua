@@ -35,7 +35,7 @@ local function joined(a, b, top, keep)
   end
   table.sort(rows, by(function(row) return -math.abs(row.difference_ms) end, "key"))
   local count = #rows
-  for i = (top or 20) + 1, count do rows[i] = nil end
+  for i = (top or stats.default_top) + 1, count do rows[i] = nil end
   for _, row in ipairs(rows) do row.key = nil end
   return rows, count, only_first, only_second
 end

@@ -8,6 +8,9 @@ local stats = {}
 --- An unknown value in a result ("n/a" in tables, null in JSON).
 stats.null = json.null
 
+--- Rows of a table without --top.
+stats.default_top = 20
+
 --- The value, or null.
 function stats.known(value)
   if value == nil or value ~= value then return json.null end
