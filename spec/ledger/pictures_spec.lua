@@ -32,6 +32,8 @@ describe("the figures of a sweep", function()
     local degrees = figures.degrees(results, "pods")
     assert.truthy(degrees:find("utilization of peak", 1, true))
     assert.truthy(degrees:find("pods of 32 H100", 1, true))
+    local points = degrees:match 'd="([^"]*)"[^>]*dasharray' -- of the utilization
+    assert.equal(9, count(points, "[ML]"))
     local resources = figures.resources(results, "pods")
     assert.truthy(resources:find("compute binds", 1, true))
     assert.truthy(resources:find("network binds", 1, true))

@@ -76,6 +76,13 @@ describe("a metered run in time", function()
     assert.equal(a.compute_seconds, b.compute_seconds)
   end)
 
+  it("passes memory once in a forward pass, three times in a step, four times with checkpointing", function()
+    local function seconds(changes) return timing.of(wide, options(changes)).memory_seconds end
+    local forward = seconds { forward_only = true }
+    near(3 * forward, seconds())
+    near(4 * forward, seconds { checkpointing = true })
+  end)
+
   it("holds whole weights and gradients, a share of the optimizer, and layers in flight", function()
     local m = { batch_size = 64.0, seq_len = 1024.0, num_experts = 1.0, dataset_size = 1e9, num_layers = 8.0,
       d_model = 1024.0, d_ffn = 4096.0, num_heads = 16.0, d_head = 64.0, p_data = 4.0, p_pipe = 2.0, p_exp = 1.0,
