@@ -71,6 +71,8 @@ describe("the ranks of a group", function()
       assert.equal(4, #block)
       local from = rank // 8 * 4
       assert.same(table.move(whole, from + 1, from + 4, 1, {}), block)
+      local place = rank // 2 % 4 + 1 -- the other block's rank of the same place has the same part
+      assert.same({ whole[place], whole[place + 4] }, ranks.replicas(p, "data", rank, 4))
     end
   end)
 end)
