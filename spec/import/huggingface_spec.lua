@@ -393,7 +393,26 @@ end
 local lfm2_layers = times(24, { "conv" })
 for _, i in ipairs { 3, 7, 11, 15, 19, 22 } do lfm2_layers[i] = "full_attention" end
 
+local granite_layers = times(40, { "mamba" })
+for i = 6, 36, 10 do granite_layers[i] = "attention" end
+
 add_all {
+  { "granite-4.0-h-small", 32207337984, "by hand; its model card: 32B", { model_type = "granitemoehybrid",
+    hidden_size = 4096, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 8,
+    intermediate_size = 768, shared_intermediate_size = 1536, num_local_experts = 72, num_experts_per_tok = 10,
+    mamba_n_heads = 128, mamba_d_head = 64, mamba_d_state = 128, mamba_d_conv = 4, mamba_expand = 2,
+    mamba_n_groups = 1, mamba_chunk_size = 256, vocab_size = 100352, tie_word_embeddings = true,
+    position_embedding_type = "nope", layer_types = granite_layers } },
+  { "bamba-9b", 9780235392, "by hand; its model card: 9.78B", { model_type = "bamba", hidden_size = 4096,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, intermediate_size = 14336,
+    vocab_size = 128256, mamba_n_heads = 128, mamba_d_head = "auto", mamba_d_state = 128, mamba_d_conv = 4,
+    mamba_expand = 2, mamba_n_groups = 1, mamba_chunk_size = 256, attn_layer_indices = { 9, 18, 27 },
+    attn_rotary_emb = 64, tie_word_embeddings = false } },
+  { "glm-4.5-air", 106852245504, "by hand; its model card: 106B", { model_type = "glm4_moe", hidden_size = 4096,
+    num_hidden_layers = 46, num_attention_heads = 96, num_key_value_heads = 8, head_dim = 128,
+    intermediate_size = 10944, moe_intermediate_size = 1408, n_routed_experts = 128, n_shared_experts = 1,
+    num_experts_per_tok = 8, first_k_dense_replace = 1, n_group = 1, topk_group = 1, vocab_size = 151552,
+    attention_bias = true, use_qk_norm = false, partial_rotary_factor = 0.5, tie_word_embeddings = false } },
   { "lfm2-1.2b", 1170340608, nil, { model_type = "lfm2", hidden_size = 2048, block_ff_dim = 12288,
     block_auto_adjust_ff_dim = true, block_ffn_dim_multiplier = 1.0, block_multiple_of = 256, conv_L_cache = 3,
     conv_bias = false, full_attn_idxs = { 2, 5, 8, 10, 12, 14 }, num_hidden_layers = 16, num_attention_heads = 32,
@@ -939,6 +958,30 @@ describe("a Hugging Face configuration", function()
       num_hidden_layers = 1, num_attention_heads = 1 })
   end)
 
+  it("reads fields of which a type has two values", function()
+    local function hyper(name, changes) return built(changed(name, changes)).hyper end
+    local mpt = { attn_config = { alibi = false, attn_type = "multiquery_attention" }, max_seq_len = 2048 }
+    assert.same({ "learned", 2048, 1 }, { hyper("mpt-7b", mpt).position, hyper("mpt-7b", mpt).max_positions,
+      hyper("mpt-7b", mpt).kv_heads })
+    for _, bias in ipairs { true, false } do
+      local mimo = hyper("qwen2-7b", { model_type = "mimo", attention_bias = bias })
+      assert.same({ bias, false }, { mimo.qkv_bias, mimo.attention_bias })
+    end
+    local kimi = hyper("kimi-linear-48b", { num_expert_group = 8, topk_group = 4 })
+    assert.same({ 8, 4 }, { kimi.expert_groups, kimi.top_groups })
+    local bamba, granite = hyper("bamba-9b", {}), hyper("granite-4.0-h-small", {})
+    assert.same({ 0.5, 64 }, { bamba.rotary_fraction, bamba.ssm_head_dim })
+    assert.same({ "none", "full_attention", "mamba2" }, { granite.position, granite.layer_types[6],
+      granite.layer_types[7] })
+    local dense = built(changed("deepseek-v2-lite", { n_routed_experts = json.null }))
+    assert.equal("llama", dense.architecture)
+    assert.matches("no field 'n_routed_experts': all layers are modelled as dense", table.concat(dense.notes, "\n"))
+    assert.matches("moe_layer_end_index = 20 are also modelled with experts", table.concat(built { hidden_size = 2560,
+      model_type = "ernie4_5_moe", num_hidden_layers = 28, num_attention_heads = 20, num_key_value_heads = 4,
+      intermediate_size = 12288, moe_intermediate_size = 1536, vocab_size = 103424, moe_layer_end_index = 20 }.notes,
+      "\n"))
+  end)
+
   it("refuses models that it cannot estimate, with their type", function()
     assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture for it",
       message { model_type = "bart", d_model = 512 }, 1, true)
@@ -949,6 +992,13 @@ describe("a Hugging Face configuration", function()
       .. "support it", message(changed("kimi-linear-48b", { attn_res_block_size = 12 })), 1, true)
     assert.matches("field 'linear_attn_config' must have num_heads and head_dim",
       message(changed("kimi-linear-48b", { linear_attn_config = json.null })), 1, true)
+    assert.matches("field 'linear_attn_config.use_full_rank_gate' must be false; ett supports no other gate",
+      message(changed("kimi-linear-48b", { linear_attn_config = { full_attn_layers = { 4 }, kda_layers = { 1 },
+        num_heads = 32, head_dim = 128, short_conv_kernel_size = 4, use_full_rank_gate = true } })), 1, true)
+    assert.matches("field 'block_type' must be 'llama', got 'sequential'",
+      message(changed("llada-8b", { block_type = "sequential" })), 1, true)
+    assert.matches("field 'layers_block_type': layer 1 must be",
+      message(changed("bamba-9b", { layers_block_type = times(32, { "conv" }) })), 1, true)
     assert.matches("field 'projectors_bias' must equal mamba_proj_bias",
       message(changed("falcon-h1-0.5b", { projectors_bias = true })), 1, true)
     assert.matches("field 'hybrid_layer_pattern' must have 0 or 1 for each layer",

@@ -484,6 +484,8 @@ describe("Megatron-LM's flags", function()
         ("pretrain_mamba.py --num-layers %s --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 "
           .. "--seq-length 128 --hybrid-attention-ratio 0.1"):format(layers), { dp = 1 }), 1, true)
     end
+    assert.matches("--hybrid-override-pattern: unknown letter 'x'; known are *, -, E, G, M", message(small
+      .. "--is-hybrid-model --hybrid-override-pattern M-xM", { dp = 1 }), 1, true)
     assert.matches("--moe-layer-freq: must give 0 or 1 for each of 4 layers", message(small
       .. "--num-experts 4 --moe-layer-freq ([" .. ("1,"):rep(1000) .. "]*65536)*65536", { dp = 1 }), 1, true)
     assert.matches("--moe-layer-freq: must be at least 1, got 0", message(small
