@@ -21,7 +21,7 @@ describe("ett.error", function()
 
   it("names a file once", function()
     for message, wanted in pairs { ["a.lua:3: boom"] = "a.lua:3: boom", ["/x/a.lua:3: boom"] = "/x/a.lua:3: boom",
-      ["ba.lua:3: boom"] = "a.lua: ba.lua:3: boom" } do
+      ["ba.lua:3: boom"] = "a.lua: ba.lua:3: boom", ["a.lua: line 3: boom"] = "a.lua: line 3: boom" } do
       assert.equal(wanted, tostring(error_module.label(message, "a.lua")))
     end
     local why = select(2, require("ett.io").read "/")
@@ -109,4 +109,8 @@ it("what is raised without being an error object is shown by its content", funct
   assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()
     return "own words"
   end }))))
+  assert.equal(("not enough memory: Lua may use %d MiB (ETT_MEMORY_LIMIT sets the limit)"):format(
+    require("ett.host").memory_limit / 2 ^ 20), tostring(error_module.from "a.lua:3: not enough memory"))
+  assert.matches("^a.lua:3: module 'none' not found; it is not in the script's folder, %-%-path",
+    tostring(error_module.from "a.lua:3: module 'none' not found:\n\tno field package.preload['none']\n\tno file 'x'"))
 end)

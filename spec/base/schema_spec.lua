@@ -54,6 +54,11 @@ describe("ett.schema", function()
       assert.equal(("; did you mean '%s'?"):format(meant), schema.suggestion(name, plan, hyper))
     end
     assert.equal("", schema.suggestion("qqqqqqqq", plan, hyper))
+    assert.equal("", schema.suggestion("bfloat16", plan)) -- no field is named bf16
+    for value, text in pairs { [print] = "a function", [coroutine.create(print)] = "a thread",
+      [io.stdout] = tostring(io.stdout) } do
+      assert.equal(text, schema.describe(value))
+    end
     assert.same({ "unknown field 'fsdp'; did you mean 'zero=3'?" }, (schema.violations({ fsdp = 8 },
       { dp = "degree?", zero = { "natural", default = 0, also = "zero_stage fsdp=3" } })))
     assert.same({ "unknown field 'pue'; did you mean 'power.pue'?" }, (schema.violations({ pue = 1.2 },

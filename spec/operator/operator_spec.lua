@@ -197,6 +197,17 @@ describe("laws of shapes", function()
     assert.equal(5 * 2.0 * 4096 * 4096, back.bytes(s, "bf16", "backward"))
   end)
 
+  it("moves queries, keys, values and outputs, and in the backward pass their gradients", function()
+    local op = operator.get "flash_attention"
+    local s = { batch = 3, heads = 8, kv_heads = 2, seq_q = 16, seq_k = 32, head_dim = 64, value_dim = 128, causal = 0 }
+    local queries, keys, rows = 3 * 8 * 16 * (64 + 128), 3 * 2 * 32 * (64 + 128), 3 * 8 * 16 -- with outputs, values
+    assert.equal(2 * (queries + keys) + 4 * rows, op.bytes(s, "bf16", "forward"))
+    assert.equal(2 * 2 * (queries + keys) + 2 * 4 * rows, op.bytes(s, "bf16", "backward"))
+    local indexer = operator.get "lightning_indexer"
+    assert.equal(5, indexer.shape { seq = 40, tp = 4, cp = 2, micro_batch = 1, index_heads = 8, index_head_dim = 64,
+      index_top_k = 16 }.seq_q)
+  end)
+
   it("copies heads to tokens, joins gradients and adds biases around unfused attention", function()
     local op, c = operator.get "head_copies", { tp = 2, micro_batch = 3, seq = 8, hidden = 64, heads = 8, kv_heads = 4,
       bias = true }

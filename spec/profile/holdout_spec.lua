@@ -173,7 +173,11 @@ describe("ett.holdout", function()
     local path = folder { ["A100_allreduce_fp16.csv"] = table.concat(lines, "\n") .. "\n" }
     local r = holdout.run(read(path), { splits = { "grouped" }, points = true })[1]
     local seen = {}
-    for _, p in ipairs(r.points) do seen[p.group] = (seen[p.group] or 0) + 1 end
+    for _, p in ipairs(r.points) do
+      seen[p.group] = (seen[p.group] or 0) + 1
+      assert.is_nil(seen[p.line], "each row once")
+      seen[p.line] = true
+    end
     assert.equal(r.rows // 3, seen["1_4"])
     assert.same({ seen["1_4"], seen["1_4"] }, { seen["2_4"], seen["3_4"] })
     assert.is_true(r.error < 0.05, r.error) -- topologies differ two- and threefold

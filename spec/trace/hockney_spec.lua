@@ -48,6 +48,12 @@ describe("the Hockney fit", function()
     assert.equal("identified", found.identifiability)
     assert.is_true(found.arrival_skew_removed)
     assert.is_true(found.median_relative_residual < 1e-3)
+    assert.equal(#sizes, #found.points)
+    for i, point in ipairs(found.points) do
+      assert.same({ sizes[i], 4, 9 }, { point.bytes, point.ranks, point.calls })
+      assert.near(6 * 5 + 1.5 * sizes[i] * 1e-5, point.time_us, 0.01)
+      assert.near(point.time_us, point.model_us, 0.05)
+    end
     assert.equal(5, found.sizes)
   end)
 

@@ -23,7 +23,7 @@ local function of_type(name) return function(value) return type(value) == name e
 function schema.describe(value)
   if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
   if type(value) == "table" then return rawget(value, 1) ~= nil and "a list" or "a table" end
-  if tostring(value):match("^%a+: 0x") or type(value) == "function" then return "a " .. type(value) end
+  if tostring(value):match "^%a+: 0x" then return "a " .. type(value) end
   if value ~= value then return "NaN" end
   if type(value) == "number" and is_integer(value) then return ("%d"):format(value) end
   return tostring(value)
