@@ -6,6 +6,9 @@ local raised = require "raised"
 local llama = model_module.new("llama", { layers = 12, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
   vocab = 32000 })
 
+local mixtral = model_module.new("mixtral", { layers = 4, hidden = 1024, heads = 16, experts = 2, top_k = 2,
+  moe_ffn = 512, vocab = 32000 })
+
 local function violations(given)
   given.seq = given.seq or 2048
   given.micro_batches = given.micro_batches or (not given.global_batch and 8 or nil)
@@ -134,6 +137,41 @@ describe("plan", function()
       message(plan.new, { seq = 64, micro_batches = 1 }, "x"))
     assert.equal("ett.plan.devices: argument 'p' must be a table, got 3", message(plan.devices, 3))
     assert.matches("ett.plan.tokens: argument 'p' must be a plan of ett.plan.new", message(plan.tokens, { pp = 2 }))
+  end)
+
+  it("names what fields need of others", function()
+    for message, given in pairs {
+      ["tp = 4 must divide the tokens of a micro-batch = 510 under sequence_parallel; nearest are 3 and 5"] =
+        { tp = 4, seq = 510, sequence_parallel = true },
+      ["expert_skew needs a model with experts"] = { expert_skew = 1 },
+      ["expert_skew and expert_shares exclude each other"] = { expert_skew = 1, expert_shares = { 0.5, 0.5 } },
+      ["expert_shares: number 1 must be from 0 to 1 / top_k = 0.5, got 0.6"] = { expert_shares = { 0.6, 0.4 } },
+      ["shard = 1 makes 4 replicas; their number must divide the 2 ranks that share experts"] =
+        { dp = 4, ep = 2, shard = 1, zero = 1 },
+      ["ep * etp = 3 must divide dp * cp * tp = 4; nearest are 2 and 4"] = { dp = 4, ep = 1, etp = 3 },
+      ["rank_slowdown excludes jitter and slow_share"] = { rank_slowdown = { 1 }, jitter = 0.1 },
+      ["micro_batches = 3 contradicts global_batch = 8, which gives 4; give only one of them"] =
+        { dp = 2, micro_batches = 3, global_batch = 8 },
+      ["overlap_all_to_all = 'batch' needs ep of at least 2, got 1; with ep = 1 there is no all-to-all"] =
+        { overlap_all_to_all = "batch" },
+      ["serial_sends and overlap_sends exclude each other"] = { pp = 2, serial_sends = true, overlap_sends = true },
+      ["schedule = 'dualpipe_v' needs vp = 2, got 1"] = { pp = 2, schedule = "dualpipe_v" },
+      ["schedule = 'dualpipe' needs vp = 1, got 2"] = { pp = 2, vp = 2, schedule = "dualpipe" },
+      ["interleave_group needs schedule = 'interleaved', got '1f1b'"] = { pp = 2, interleave_group = 2 },
+      ["schedule = 'interleaved' needs pp of at least 2, got 1"] = { vp = 2, schedule = "interleaved" },
+      ["schedule = 'interleaved' needs vp of at least 2, got 1"] = { pp = 2, schedule = "interleaved" },
+      ["schedule = 'interleaved' needs at least pp = 4 micro-batches, got 3"] =
+        { pp = 4, vp = 2, schedule = "interleaved", micro_batches = 3 },
+      ["mtp_slice = 1: schedule = 'dualpipe' is bidirectional; its layers of multi-token prediction are on slice 2"] =
+        { pp = 2, schedule = "dualpipe", split = { 12, 0 }, mtp_slice = 1 },
+    } do
+      local model = (message:find "shar" or message:find "^ep ") and mixtral or llama
+      given.seq, given.micro_batches = given.seq or 2048, given.micro_batches or 8
+      local found = plan.violations(given, model, nil)
+      local said = false
+      for _, text in ipairs(found) do said = said or text == message end
+      assert(said, message .. "\ngot: " .. table.concat(found, "\n"))
+    end
   end)
 
   it("checks batches, schedules and splits", function()
