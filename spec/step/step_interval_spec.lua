@@ -4,7 +4,6 @@ local estimate = require "ett.step.estimate"
 local lower_times = require "ett.step.times"
 local model_module = require "ett.model"
 local near = require "near"
-local regress = require "ett.regress"
 local step_intervals = require "step_intervals"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
@@ -20,14 +19,6 @@ local function profile()
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + 2 * spread),
       provenance = "measured" }
   end }
-end
-
-local function uniform(seed)
-  local state = seed
-  return function()
-    state = regress.mix(state)
-    return (state >> 11) / 2.0 ^ 53
-  end
 end
 
 describe("a step's interval", function()
@@ -70,7 +61,7 @@ describe("a step's interval", function()
   end)
 
   it("contains nine of ten steps whose errors have that correlation; its estimate recovers the value", function()
-    local random = uniform(7)
+    local random = require("random").shares(7)
     local function normal() return math.sqrt(-2 * math.log(1 - random())) * math.cos(2 * math.pi * random()) end
     for _, r in ipairs { 0, 0.25, 0.6 } do
       local steps = {}

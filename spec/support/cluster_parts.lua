@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local rank_map = require "rank_map"
+local integers = require("random").integers
 local simulator = require "pipeline_simulator"
 
 local cluster_parts = {}
@@ -176,11 +177,10 @@ end
 --- Random cases against the oracle.
 ---@return table { cases, refused, spread (stages on several parts), wrong = list of sentences }
 function cluster_parts.check(count, seed)
-  local state, found = seed, { cases = count, refused = 0, spread = 0, unfit = 0, wrong = {} }
+  local next_integer, found = integers(seed), { cases = count, refused = 0, spread = 0, unfit = 0, wrong = {} }
   local function random(low, high)
     if not high then low, high = 1, low end
-    state = (state * 6364136223846793005 + 1442695040888963407)
-    return low + (state >> 33) % (high - low + 1)
+    return low + next_integer(high - low + 1)
   end
   for case = 1, count do
     local p, cluster = random_case(random)

@@ -3,11 +3,7 @@ local trace = require "ett.trace"
 local interval = require "ett.interval"
 
 local function make(seed)
-  local state = seed
-  local function roll(n)
-    state = (state * 6364136223846793005 + 1442695040888963407)
-    return (state >> 33) % n
-  end
+  local roll = require("random").integers(seed)
   local rows, text = {}, {}
   for i = 1, 400 do
     local host = roll(2) == 0
