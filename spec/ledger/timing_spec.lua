@@ -138,14 +138,14 @@ describe("a metered run in time", function()
 end)
 
 describe("the corrected simple model", function()
-  local function described(changes)
+  local function described(changes, version)
     local L = ledger.new()
     local o = {}
     for _, set in ipairs { simple.parameters, simple.corrections, { n_layers = 16, d_model = 1024, batch_size = 64,
       microbatch_size = 4, seq_len = 512 }, changes or {} } do
       for name, value in pairs(set) do o[name] = value + 0.0 end
     end
-    return simple.describe(L, o, "corrected"), L
+    return simple.describe(L, o, version or "corrected"), L
   end
 
   it("has no traffic when all degrees are 1", function()
@@ -173,6 +173,24 @@ describe("the corrected simple model", function()
     local function expect(value, seconds) assert.is_true(math.abs(value / seconds - 1) < 1e-12, value) end
     expect(gradient(), 4 * bytes * 3 / 4 / 8e11 + 6 * 1e-5)
     expect(gradient { node_chips = 2 }, 4 * bytes * 3 / 4 / 2e10 + 6 * 1e-3)
+  end)
+
+  it("sums outer activations over tensor ranks on the node's link, and over the chosen experts on theirs", function()
+    local mixed = { tp = 2, n_experts = 4, node_chips = 2, node_network = 8e11, chip_network = 2e10 }
+    local words = 4 * 512 * 1024 -- of a microbatch, a byte each; a token visits one or two of four experts
+    near(4 * words / 4 / 2 / 8e11, described(merged(mixed, { n_routed_experts = 1 })).external)
+    near(4 * words / 2 * 3 / 4 / 2e10, described(merged(mixed, { n_routed_experts = 2 })).external)
+  end)
+
+  it("adds in the public versions the exchanges with one chosen expert to the bubble", function()
+    local function bubble(network, version)
+      return described({ pp = 2, pipeline_interleaving = 2, n_experts = 4, chip_network = network }, version).bubble
+    end
+    -- The bubble has 16 / 4 layers, one of them at a stage's end. Each of 4 ranks sends its words of one byte twice.
+    local cross = 2 * 4 * 512 * 1024 / 4 / 1e10
+    for version, ends in pairs { head = 1, readme = 2 } do
+      near((ends + 3 * 2 * 3 / 4) * cross / 2, bubble(1e10, version) - bubble(2e10, version))
+    end
   end)
 
   it("gives each chip its share of a node's network", function()
