@@ -397,6 +397,12 @@ local granite_layers = times(40, { "mamba" })
 for i = 6, 36, 10 do granite_layers[i] = "attention" end
 
 add_all {
+  { "llama-2-7b", 6738415616, "its model card", { model_type = "llama", hidden_size = 4096, intermediate_size = 11008,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32, vocab_size = 32000,
+    tie_word_embeddings = false } },
+  { "mixtral-8x7b", 46702792704, "weights as stored on its hub page", { model_type = "mixtral", hidden_size = 4096,
+    intermediate_size = 14336, num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    vocab_size = 32000, num_local_experts = 8, num_experts_per_tok = 2, tie_word_embeddings = false } },
   { "granite-4.0-h-small", 32207337984, "by hand; its model card: 32B", { model_type = "granitemoehybrid",
     hidden_size = 4096, num_hidden_layers = 40, num_attention_heads = 32, num_key_value_heads = 8,
     intermediate_size = 768, shared_intermediate_size = 1536, num_local_experts = 72, num_experts_per_tok = 10,
@@ -603,7 +609,8 @@ describe("a Hugging Face configuration", function()
       "ernie-4.5-0.3b", "chatglm-6b", "chatglm3-6b", "baichuan-7b", "baichuan-13b", "seed-oss-36b", "t5-small",
       "hunyuan-a13b", "exaone-4.0-32b",
       "t5-11b", "flan-t5-xl", "vit-b-16", "vit-l-16", "mamba-2.8b", "mamba2-2.7b", "jamba-v0.1", "lfm2-1.2b",
-      "lfm2-8b-a1b", "falcon-h1-0.5b", "qwen1.5-moe-a2.7b", "qwen3-next-80b-a3b", "gpt-oss-20b" } do
+      "lfm2-8b-a1b", "falcon-h1-0.5b", "llama-2-7b", "mistral-7b", "mixtral-8x7b",
+      "qwen1.5-moe-a2.7b", "qwen3-next-80b-a3b", "gpt-oss-20b" } do
       for _, m in ipairs(models) do
         if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end
       end
@@ -983,6 +990,12 @@ describe("a Hugging Face configuration", function()
   end)
 
   it("refuses models that it cannot estimate, with their type", function()
+    assert.matches("field 'model_type': unknown model 'lama'; did you mean 'llama'%?; known are ",
+      message { model_type = "lama", hidden_size = 8 })
+    assert.matches("missing field 'model_type'", message { hidden_size = 8 })
+    assert.matches("field 'layers' must be a positive integer, got %-2",
+      message(changed("llama-2-7b", { num_hidden_layers = -2 })))
+    assert.matches("cannot read '/nowhere/config.json'", raised(model_module.huggingface, "/nowhere/config.json"))
     assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture for it",
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)

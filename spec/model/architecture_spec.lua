@@ -40,6 +40,14 @@ it("windows keep the tokens of products and shorten the sequences of attention",
     raised(shapes, { seq = 512, micro_batch = 3, cp = 16 }))
 end)
 
+it("the vocabulary's table is in the first layer of a text encoder; an encoder of images has none", function()
+  local small = { layers = 2, hidden = 64, heads = 4, ffn = 256, vocab = 100, max_positions = 32 }
+  local function layer(changes)
+    return architecture.table_layer(model_module.new("encoder", merged(small, changes)).layers)
+  end
+  assert.same({ 1, nil }, { layer {}, layer { patch_size = 8 } })
+end)
+
 it("layers with reused weights add FLOPs, stored bytes and gradients, but no weights", function()
   local blocks, estimate = require "ett.model.blocks", require "ett.step.estimate"
   local function run(reused, plan)

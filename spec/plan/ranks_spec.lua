@@ -64,6 +64,13 @@ describe("the ranks of a group", function()
     end
   end)
 
+  it("have an order that names every axis; axes of one rank are added where the default has them", function()
+    assert.equal("tp-cp-ep-dp-pp", ranks.completed("tp-dp-pp", { tp = 2, dp = 2, pp = 2 }))
+    assert.equal("pp-tp-cp-ep-dp", ranks.completed("pp-tp", { tp = 2, pp = 2 }))
+    assert.equal("tp-cp-ep-dp", ranks.completed("tp-dp", { pp = 2 })) -- a rule refuses it, as the next
+    assert.equal("tp-sp", ranks.completed("tp-sp", {}))
+  end)
+
   it("come in blocks: of each group, a block holds every rank once", function()
     local p = { tp = 2, cp = 2, dp = 4, ep = 1, pp = 1, rank_order = "tp-cp-ep-dp-pp" }
     for rank = 0, 15 do
