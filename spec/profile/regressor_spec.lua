@@ -459,6 +459,13 @@ describe("ett.profile.samples", function()
     assert.same({ "bmm", "gemm" }, { pool_of("bmm_qk", c) })
   end)
 
+  it("rotates the turned part of each head of a token", function()
+    local s = { batch = 2, seq = 16, heads = 8, kv_heads = 2, head_dim = 64, rotary_dim = 32 }
+    local pool, family, dims, partial = samples.dims(operator.get "rope", s)
+    assert.same({ "rope", "rowwise", true }, { pool, family, partial })
+    assert.same({ 2 * 16 * (8 + 2), 32, 2 * 16 }, dims)
+  end)
+
   it("counts the pairs that a causal mask leaves to a rank", function()
     local op = operator.get "flash_attention"
     local function mask(seq_q, causal, shards)
