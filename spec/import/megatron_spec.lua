@@ -1673,6 +1673,8 @@ describe("a plan as Megatron-LM's flags", function()
       { "llama3-8b", { dp = 8, zero = 0, overlap_parameters = true, overlap_gradients = true } },
       { "llama3-8b", { dp = 8, zero = 1, overlap_parameters = true, overlap_gradients = true }, nil,
         "overlap%-param%-gather" },
+      { "llama3-8b", { tp = 2, dp = 2, rank_order = "dp-tp-cp-ep-pp" },
+        "rank_order = 'dp-tp-cp-ep-pp': Megatron-LM has no flag for it" },
       { "llama3-8b", { tp = 2, overlap_tensor = true } },
       { "llama3-8b", { overlap_tensor = true, sequence_parallel = true } },
       { "llama3-8b", { tp = 2, overlap_tensor = true, sequence_parallel = true }, nil, "tp%-comm%-overlap" } } do

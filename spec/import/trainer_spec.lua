@@ -35,6 +35,34 @@ local function same_step(model, plan, again)
   assert.equal(of(merged(again, plan)).low_seconds, of(merged(plan, again)).low_seconds)
 end
 
+it("an export lists what the file cannot state", function()
+  local model = model_module.new "llama3-8b"
+  for _, case in ipairs {
+    { "torchtitan", "recompute_method = 'block': torchtitan repeats each N-th layer; exported as full",
+      { recompute = "full", recompute_layers = 4, recompute_method = "block" } },
+    { "torchtitan", "recompute_layer_ids: torchtitan repeats each N-th layer; exported as full",
+      { recompute = "full", recompute_layer_ids = { 3 } } },
+    { "torchtitan", "optimizer_bytes = 6: torchtitan's Adam has 12", { optimizer_bytes = 6 } },
+    { "torchtitan", "sequence_parallel = false: torchtitan's tensor parallelism always has it",
+      { tp = 2, sequence_parallel = false } },
+    { "torchtitan", "zero = 2: torchtitan also shards the weights", { dp = 2, pp = 2, zero = 2 } },
+    { "torchtitan", "zero = 2: torchtitan also shards the weights, and gathers them for each micro-batch",
+      { dp = 2, zero = 2 } },
+    { "deepspeed", "offload_gradients = 1: DeepSpeed moves gradients with the optimizer's states, from stage 2 on",
+      { dp = 2, zero = 1, offload_gradients = 1 } },
+    { "deepspeed", "overlap_parameters = true: DeepSpeed gathers weights during computing at stage 3 only",
+      { dp = 2, zero = 1, overlap_parameters = true } },
+    { "deepspeed", "optimizer_bytes = 6: DeepSpeed's Adam has 12", { dp = 2, zero = 1, optimizer_bytes = 6 } },
+    { "deepspeed", "zero = 2 with pp = 2: DeepSpeed's pipelines allow at most stage 1", { dp = 2, pp = 2, zero = 2 } },
+  } do
+    local given = case[3]
+    given.seq, given.micro_batches = 2048, 4
+    local plan = estimate.new({ model = model, cluster = "dgx_h100", plan = given }).plan
+    local found = select(2, export.text(case[1], model, plan))
+    assert.matches("\n" .. case[2] .. "\n", "\n" .. table.concat(found, "\n") .. "\n", 1, true)
+  end
+end)
+
 describe("a plan as torchtitan's TOML", function()
   it("gives the same step when it is read back, to the last digit", function()
     local pick, compared = random_plans.generator(11), 0
