@@ -25,7 +25,7 @@ local function configurations()
           top_k = 4, moe_ffn = hidden, layers = 8, gated_mlp = true, causal = true, q_lora_rank = 1536,
           kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, linear_key_heads = 16,
           linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128, index_top_k = 512,
-          moe_latent = 512 }
+          moe_latent = 512, conv_in = 512, conv_out = hidden, conv_outputs = seq, conv_size = 9 }
       end
     end
   end

@@ -27,8 +27,7 @@ describe("bundled profiles", function()
       head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4, gated_mlp = true, causal = true,
       q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
       linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
-      moe_latent = 512,
-      index_top_k = 512 }
+      moe_latent = 512, index_top_k = 512, conv_in = 512, conv_out = 1024, conv_outputs = 4096, conv_size = 9 }
     for _, name in ipairs(cluster_module.names()) do
       local p = open(name)
       for _, op in ipairs(operator.list()) do

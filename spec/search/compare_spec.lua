@@ -48,7 +48,7 @@ describe("two plans side by side", function()
       return c.wide_because
     end
     assert.same({}, reasons {})
-    assert.same({ "B: recipe=true is not stated: other runs than published recipes are often slower" },
+    assert.same({ "B: recipe=true is not stated: runs that are not published recipes are often slower" },
       reasons { recipe = false })
   end)
 

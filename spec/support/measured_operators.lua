@@ -13,7 +13,8 @@ end
 
 --- Small values for the fields of mixers, images and indexers.
 measured.fields = { linear_key_heads = 2, linear_value_heads = 4, linear_key_dim = 16, linear_value_dim = 16,
-  patch_size = 4, index_heads = 16, index_head_dim = 16, index_top_k = 8, moe_latent = 16 }
+  patch_size = 4, index_heads = 16, index_head_dim = 16, index_top_k = 8, moe_latent = 16,
+  conv_in = 8, conv_out = 16, conv_outputs = 64, conv_size = 9 }
 
 --- A configuration with these fields.
 function measured.configuration(c)
