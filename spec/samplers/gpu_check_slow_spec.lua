@@ -67,7 +67,8 @@ describe("outputs of the CUDA back end", function()
           head_dim = 128, ffn = 11008, moe_ffn = 256, vocab = 32000, experts = 8, top_k = 2, layers = 2, causal = true,
           gated_mlp = true, dtype = "bf16", kv_lora_rank = 64, q_lora_rank = 64, qk_rope_head_dim = 16,
           qk_nope_head_dim = 32, v_head_dim = 128, linear_key_heads = 2, linear_value_heads = 4, patch_size = 4,
-          index_heads = 16, index_head_dim = 16, index_top_k = 8, moe_latent = 16 }
+          index_heads = 16, index_head_dim = 16, index_top_k = 8, moe_latent = 16, conv_in = 16, conv_out = 16,
+          conv_outputs = 64, conv_size = 9 }
         local session = assert(find.load("samplers", "cuda").open { precision = %q })
         for _, op in ipairs(operator.list()) do
           if op.kernel then print(op.name .. ": " .. check.operator(session, op, op.shape(c), %q).text) end

@@ -4,7 +4,7 @@ local configuration = { tp = 1, cp = 1, ep = 1, micro_batch = 2, seq = 64, hidde
   head_dim = 32, ffn = 512, moe_ffn = 256, vocab = 1024, experts = 4, top_k = 2, layers = 2, gated_mlp = true,
   causal = true, dtype = "bf16", kv_lora_rank = 64, q_lora_rank = 64, qk_rope_head_dim = 16, qk_nope_head_dim = 32,
   v_head_dim = 32, linear_key_heads = 2, linear_value_heads = 8, patch_size = 4, index_heads = 16,
-  index_head_dim = 16, index_top_k = 8, moe_latent = 16 }
+  index_head_dim = 16, index_top_k = 8, moe_latent = 16, conv_in = 16, conv_out = 16, conv_outputs = 64, conv_size = 9 }
 local samples = {}
 for _, op in ipairs(require("ett.operator").list()) do
   local shapes = {}
