@@ -47,11 +47,15 @@ static int close_object(lua_State *L) {
   return in_finaliser(L) ? 0 : lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
 
-/* Whether the collector called the running function, and not a script. */
+/* Whether the collector called the running function, and not a script. Lua reports `hook`
+ * if the collection began in a C hook. */
 static int is_collected(lua_State *L) {
   lua_Debug call;
-  return lua_getstack(L, 0, &call) && lua_getinfo(L, "n", &call) &&
-         strcmp(call.namewhat, "metamethod") == 0 && strcmp(call.name, "__gc") == 0;
+  if (!lua_getstack(L, 0, &call) || !lua_getinfo(L, "n", &call))
+    return 0;
+  return strcmp(call.namewhat, "hook") == 0
+             ? in_finaliser(L)
+             : strcmp(call.namewhat, "metamethod") == 0 && strcmp(call.name, "__gc") == 0;
 }
 
 /* __gc. A script can call it too, by debug.getmetatable: it is then the method `close`.
@@ -63,7 +67,8 @@ static int collect_object(lua_State *L) {
 /* Pops a function; sets it as a metamethod or method of the metatable at -3, whose
  * methods are at -2. */
 static void set_method(lua_State *L, const char *name) {
-  if (strcmp(name, "__gc") == 0)
+  /* Lua before 5.4.4 does not name finalisers: there __gc always closes. */
+  if (LUA_VERSION_RELEASE_NUM >= 50404 && strcmp(name, "__gc") == 0)
     lua_pushcclosure(L, collect_object, 1);
   lua_setfield(L, strncmp(name, "__", 2) == 0 ? -3 : -2, name);
 }

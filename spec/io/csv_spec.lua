@@ -92,7 +92,7 @@ describe("ett.csv.decode", function()
     local t = read "a\n1\n"
     t:close()
     t:close()
-    assert.equal(0, #t)
+    assert.error_matches(function() return #t end, "the table is closed")
   end)
 end)
 

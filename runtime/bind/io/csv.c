@@ -185,7 +185,7 @@ static int table_line(lua_State *L) {
 
 /* t:rows() and #t */
 static int table_rows(lua_State *L) {
-  const ett_csv_table *table = luaL_checkudata(L, 1, TABLE_TYPE); /* closed: 0 rows */
+  const ett_csv_table *table = check_table(L);
   lua_pushinteger(L, (lua_Integer)table->rows);
   return 1;
 }

@@ -280,11 +280,13 @@ static void by_start(const reading *r) {
 }
 
 static void by_least_duration(const reading *r) {
-  int is_integer;
-  r->x->f.min_dur = lua_tointegerx(r->L, r->index, &is_integer);
+  const int is_number = lua_type(r->L, r->index) == LUA_TNUMBER;
+  int is_integer = 0;
+  if (is_number)
+    r->x->f.min_dur = lua_tointegerx(r->L, r->index, &is_integer);
   if (!is_integer)
     luaL_error(r->L, "filter '%s' must be an integer, got %s", r->field,
-               luaL_typename(r->L, r->index));
+               is_number ? lua_tostring(r->L, r->index) : luaL_typename(r->L, r->index));
   r->x->f.has_min_dur = true;
 }
 
