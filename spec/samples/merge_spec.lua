@@ -131,10 +131,17 @@ describe("merging the tables of parts", function()
     -- Parts merged one after the other must not replace each other.
     merge({ own }, folder .. "/out")
     write("D_up_fp32.csv", head .. "4,8,1,2\n")
-    assert.error_matches(function() merge({ own }, folder .. "/out") end,
-      "out/D_up_fp32.csv' has 1 rows that the tables to merge lack: merge it, too, into another %-%-output")
-    write("D_up_fp32.csv", head .. "2,8,1,2\n4,8,1,2\n")
+    write("D_add_fp32.csv", head .. "2,8,1,2\n")
+    local refusal = "out/D_up_fp32.csv' has %s that the tables to merge lack. Merge it, too, into another %-%-output"
+    assert.error_matches(function() merge({ broken, own }, folder .. "/out") end, (refusal:gsub("%%s", "1 row")))
+    assert.is_nil(io.open(folder .. "/out/D_add_fp32.csv"))
+    local rows = head .. "2,8,1,2\n4,8,1,2\n"
+    write("D_up_fp32.csv", rows .. "#! failed: 3,8: memory: too large\n")
     assert.equal(2, merge({ own }, folder .. "/out")[1].rows)
+    write("D_up_fp32.csv", rows)
+    assert.error_matches(function() merge({ own }, folder .. "/out") end, (refusal:gsub("%%s", "1 failed shape")))
+    write("D_up_fp32.csv", rows .. "3,8,1,2\n") -- measured now
+    assert.equal(3, merge({ own }, folder .. "/out")[1].rows)
   end)
 end)
 

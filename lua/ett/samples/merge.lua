@@ -121,16 +121,25 @@ local function unique_failures(group, measured)
   return list
 end
 
---- Raises if a table at the place of the result has rows that the merged tables lack.
+local function counted(n, word) return ("%d %s%s"):format(n, word, n == 1 and "" or "s") end
+
+--- Raises if a table at the place of the result has rows or failed shapes that the merged tables lack.
 local function check_place(path, group, merged)
   if lfs.attributes(path, "mode") ~= "file" then return end
-  local lost = #unique_rows(table.move(group, 1, #group, 2, { read(path) })) - #merged
-  if lost > 0 then
-    error_module.raise("usage", "samples merge: '%s' has %d rows that the tables to merge lack: merge it, too, into "
-      .. "another --output, or remove it", path, lost)
+  local all = table.move(group, 1, #group, 2, { read(path) })
+  local rows, measured = unique_rows(all)
+  local lost = {}
+  if #rows > #merged.rows then lost[1] = counted(#rows - #merged.rows, "row") end
+  -- A row that only this table has may hide a failure, so the failures of the merged tables are counted with its rows.
+  local failures = #unique_failures(all, measured) - #unique_failures(group, measured)
+  if failures > 0 then lost[#lost + 1] = counted(failures, "failed shape") end
+  if lost[1] then
+    error_module.raise("usage", "samples merge: '%s' has %s that the tables to merge lack. Merge it, too, into "
+      .. "another --output, or remove it", path, table.concat(lost, " and "))
   end
 end
 
+--- The merged table of a group, and its report. Raises if it must not be written to `path`.
 local function merge_group(group, path)
   local first = group[1]
   for _, t in ipairs(group) do
@@ -141,13 +150,12 @@ local function merge_group(group, path)
     end
   end
   local list, measured, duplicates = unique_rows(group)
-  check_place(path, group, list)
   local merged = { header = table.move(first.header, 1, #first.header, 1, {}), columns = first.columns, rows = {},
     marks = {}, failed = unique_failures(group, measured) }
   merged.header[#merged.header + 1] = { text = ("# merged: %d tables"):format(#group) }
   for r, row in ipairs(list) do merged.rows[r], merged.marks[r] = row.line, row.marks end
-  folder_module.write(path, sample_table.encode(merged))
-  return { path = path, rows = #list, tables = #group, duplicates = duplicates, failed = #merged.failed }
+  check_place(path, group, merged)
+  return merged, { path = path, rows = #list, tables = #group, duplicates = duplicates, failed = #merged.failed }
 end
 
 --- Merges tables (files or folders) into FOLDER: one table per operator, precision, device and topology. Raises if
@@ -166,9 +174,12 @@ function sample_merge.merge(paths, folder)
     if not groups[name] then groups[name], order[#order + 1] = {}, name end
     table.insert(groups[name], t)
   end
-  folder_module.make(folder)
-  local reports = {}
-  for i, name in ipairs(order) do reports[i] = merge_group(groups[name], ("%s/%s.csv"):format(folder, name)) end
+  local merged, reports = {}, {}
+  for i, name in ipairs(order) do
+    merged[i], reports[i] = merge_group(groups[name], ("%s/%s.csv"):format(folder, name))
+  end
+  folder_module.make(folder) -- all groups were checked
+  for i, report in ipairs(reports) do folder_module.write(report.path, sample_table.encode(merged[i])) end
   return reports
 end
 
