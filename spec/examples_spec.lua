@@ -45,6 +45,21 @@ describe("examples", function()
       vocab = 1000, vocab_multiple = 1 }))
     assert.equal(59880472, parameters("mlp_mixer", { layers = 12, hidden = 768, ffn = 3072, token_ffn = 384,
       vocab = 1000, vocab_multiple = 1 }))
+    local function layers(name, hyper)
+      local count = 0
+      for _, layer in ipairs(model.new(("%s/spec/bench/architectures/%s.lua"):format(host.root, name), hyper).layers) do
+        local kind = layer.name:match "^%a+"
+        if kind == "windows" or kind == "shifted" or kind == "space" or kind == "time" then
+          count = count + layer.count
+        end
+      end
+      return count
+    end
+    assert.equal(9, layers("swin", { layers = 9, depths = { 1, 2, 3, 3 }, hidden = 96, heads = 3, vocab = 1000 }))
+    for _, count in ipairs { 1, 3 } do
+      assert.equal(count, layers("video_dit", { layers = count, hidden = 64, heads = 4, ffn = 256, frames = 4,
+        temporal = "alternate" }))
+    end
     -- The image encoder of Stable Diffusion with its last product; T5-XXL's encoder without its table and last norm.
     local dit = { layers = 28, hidden = 1152, heads = 16, ffn = 4608, text_tokens = 120 }
     local alone = parameters("video_dit", dit)

@@ -29,10 +29,12 @@ return {
           bias, "fill_mask", "softmax", "bmm_pv", "head_copies", "linear_proj", blocks.leave, copy, copies,
           "residual_add", "layer_norm", blocks.dense_feed(h), "residual_add"), tokens, fields), { seq = side * side })
       end
-      layers[#layers + 1] = { name = "windows " .. stage, count = depth // 2, ops = block(), sends = sends,
+      layers[#layers + 1] = { name = "windows " .. stage, count = (depth + 1) // 2, ops = block(), sends = sends,
         reads = sends }
-      layers[#layers + 1] = { name = "shifted " .. stage, count = depth // 2, ops = block(copy), sends = sends,
-        reads = sends }
+      if depth > 1 then
+        layers[#layers + 1] = { name = "shifted " .. stage, count = depth // 2, ops = block(copy), sends = sends,
+          reads = sends }
+      end
       if stage < #h.depths then
         local merged = { hidden = 4 * width, seq = side * side // 4 }
         layers[#layers + 1] = { name = "merging " .. stage, reads = sends,

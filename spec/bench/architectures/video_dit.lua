@@ -101,8 +101,11 @@ function architecture.build(h)
   layers[#layers + 1] = { name = "patches", place = #layers == 0 and "first" or nil, ops = blocks.join(
     linear(h.patch_values, width), of_image(linear(256, width), linear(width, width)), single) }
   if h.temporal == "alternate" then
-    layers[#layers + 1] = { name = "space", count = h.layers // 2, ops = block(h, of_image, linear, { "space" }) }
-    layers[#layers + 1] = { name = "time", count = h.layers // 2, ops = block(h, of_image, linear, { "time" }) }
+    layers[#layers + 1] = { name = "space", count = (h.layers + 1) // 2,
+      ops = block(h, of_image, linear, { "space" }) }
+    if h.layers > 1 then
+      layers[#layers + 1] = { name = "time", count = h.layers // 2, ops = block(h, of_image, linear, { "time" }) }
+    end
   else
     local axes = h.temporal == "factored" and { "space", "time" } or { "full" }
     layers[#layers + 1] = { name = "block", count = h.layers, ops = block(h, of_image, linear, axes) }
