@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "cannot read 'x': no such file or directory" */
-static int fail(ett_err *err, const char *verb, const char *path, int code) {
+int ett_file_fail(ett_err *err, const char *verb, const char *path, int code) {
   char reason[128];
   snprintf(reason, sizeof reason, "%s", strerror(code));
   reason[0] = (char)tolower((unsigned char)reason[0]);
@@ -39,7 +38,7 @@ static int read_all(int fd, const char *path, size_t capacity, size_t max_bytes,
     if (got < 0) {
       int code = errno;
       free(buffer);
-      return fail(err, "read", path, code);
+      return ett_file_fail(err, "read", path, code);
     }
     if (got == 0)
       break;
@@ -68,13 +67,13 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
   *length = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return fail(err, "read", path, errno);
+    return ett_file_fail(err, "read", path, errno);
   struct stat status;
   int result;
   if (fstat(fd, &status) != 0)
-    result = fail(err, "read", path, errno);
+    result = ett_file_fail(err, "read", path, errno);
   else if (S_ISDIR(status.st_mode))
-    result = fail(err, "read", path, EISDIR);
+    result = ett_file_fail(err, "read", path, EISDIR);
   else if (S_ISREG(status.st_mode) && (uint64_t)status.st_size > max_bytes)
     result = refuse_size(err, path, max_bytes);
   else
@@ -104,11 +103,11 @@ static int write_in_place(const char *path, const char *data, size_t length,
                           ett_err *err) {
   int fd = open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0)
-    return fail(err, "write", path, errno);
+    return ett_file_fail(err, "write", path, errno);
   int code = ett_file_write_all(fd, data, length);
   if (close(fd) != 0 && code == 0)
     code = errno;
-  return code ? fail(err, "write", path, code) : 0;
+  return code ? ett_file_fail(err, "write", path, code) : 0;
 }
 
 typedef enum file_kind { NEW_FILE, OLD_FILE, PRIVATE_FILE } file_kind;
@@ -127,7 +126,7 @@ static int replace(const char *path, const char *target, mode_t mode, file_kind 
       break;
   }
   if (fd < 0)
-    return fail(err, "write", path, errno);
+    return ett_file_fail(err, "write", path, errno);
   const int changed = kind == NEW_FILE ? 0 : fchmod(fd, mode);
   int code =
       kind == PRIVATE_FILE && changed != 0 ? errno : ett_file_write_all(fd, data, length);
@@ -140,13 +139,13 @@ static int replace(const char *path, const char *target, mode_t mode, file_kind 
   if (code == 0)
     return 0;
   unlink(temporary);
-  return fail(err, "write", path, code);
+  return ett_file_fail(err, "write", path, code);
 }
 
 int ett_file_write(const char *path, const char *data, size_t length, ett_file_kind kind,
                    ett_err *err) {
   if (kind != ETT_FILE_NAMED && strlen(path) >= PATH_MAX)
-    return fail(err, "write", path, ENAMETOOLONG);
+    return ett_file_fail(err, "write", path, ENAMETOOLONG);
   if (kind == ETT_FILE_PRIVATE)
     return replace(path, path, 0600, PRIVATE_FILE, data, length, err);
   struct stat status;
@@ -155,14 +154,14 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_file_k
   if (kind == ETT_FILE_DERIVED && !(exists && S_ISREG(status.st_mode)))
     return replace(path, path, 0666, NEW_FILE, data, length, err);
   if (exists && S_ISDIR(status.st_mode))
-    return fail(err, "write", path, EISDIR);
+    return ett_file_fail(err, "write", path, EISDIR);
   if (exists && !S_ISREG(status.st_mode))
     return write_in_place(path, data, length, err);
   char target[PATH_MAX];
   if (!exists ||
       !realpath(path, target)) { /* a symbolic link is kept; its target is replaced */
     if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
-      return fail(err, "write", path, ENAMETOOLONG);
+      return ett_file_fail(err, "write", path, ENAMETOOLONG);
   }
   return replace(path, target, exists ? status.st_mode & 0777 : 0666,
                  exists ? OLD_FILE : NEW_FILE, data, length, err);
@@ -172,7 +171,7 @@ int ett_folder_make(const char *path, int private, ett_err *err) {
   char partial[PATH_MAX];
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof partial)
-    return fail(err, "make folder", path, length ? ENAMETOOLONG : ENOENT);
+    return ett_file_fail(err, "make folder", path, length ? ENAMETOOLONG : ENOENT);
   memcpy(partial, path, length + 1);
   for (size_t i = 1; i <= length; i++) {
     if (partial[i] != '/' && partial[i] != '\0')
@@ -180,11 +179,13 @@ int ett_folder_make(const char *path, int private, ett_err *err) {
     char kept = partial[i];
     partial[i] = '\0';
     if (mkdir(partial, private ? 0700 : 0777) != 0 && errno != EEXIST)
-      return fail(err, "make folder", path, errno);
+      return ett_file_fail(err, "make folder", path, errno);
     partial[i] = kept;
   }
   struct stat status;
   if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
-    return fail(err, "make folder", path, ENOTDIR);
-  return private && chmod(path, 0700) != 0 ? fail(err, "protect folder", path, errno) : 0;
+    return ett_file_fail(err, "make folder", path, ENOTDIR);
+  return private && chmod(path, 0700) != 0
+             ? ett_file_fail(err, "protect folder", path, errno)
+             : 0;
 }

@@ -6,6 +6,10 @@
 
 #include "base/err.h"
 
+/* Sets err to "cannot read 'x': no such file or directory", of a verb and an errno.
+ * Returns -1. */
+int ett_file_fail(ett_err *err, const char *verb, const char *path, int code);
+
 /* Reads path into memory that the caller frees; *data has a NUL after its *length bytes.
  * A file of more than max_bytes is refused before it is read (ETT_ERR_LIMIT). Pipes and
  * devices work. Returns 0, or -1 with *data NULL. */

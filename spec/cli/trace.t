@@ -5,7 +5,7 @@ ett: trace: give the folder or file of a trace: ett trace DIR
 ?2
 
 $ ett trace nowhere
-ett: cannot read 'nowhere'...
+ett: cannot read 'nowhere': no such file or directory
 ?1
 
 $ mkdir empty && ett trace empty

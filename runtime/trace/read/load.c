@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/file.h"
 #include "trace/read/json/json_read.h"
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
@@ -66,8 +67,7 @@ static int read_stretch(load_shared *shared, load_task *t, ett_trace_part *part)
   const ett_source *s = &shared->sources->items[t->file];
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return ett_err_set(&t->err, ETT_ERR_IO, "cannot open '%s': %s", s->path,
-                       strerror(errno));
+    return ett_file_fail(&t->err, "open", s->path, errno);
   uint64_t from = t->begin ? t->begin - 1 : 0; /* the byte before may be a backslash */
   if (t->start == ETT_JSON_ARRAY)
     from = t->begin;

@@ -235,7 +235,9 @@ static int failed(reading *r) {
     return ett_err_set(r->err, ETT_ERR_LIMIT, "one of its texts is longer than %d bytes",
                        LONGEST_TEXT);
   if (code == SQLITE_INTERRUPT)
-    return ett_err_set(r->err, ETT_ERR_LIMIT, "its tables take too long for its size");
+    return ett_err_set(r->err, ETT_ERR_LIMIT,
+                       "reading its tables takes too long: they lack the indexes of an "
+                       "Nsight export; export it again with nsys");
   return ett_err_set(r->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(r->db));
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/grow.h"
+#include "io/file.h"
 #include "trace/read/wire.h"
 
 #define HEAD_BYTES ((size_t)64 << 10)
@@ -158,7 +159,7 @@ static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
 static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   int fd = open(s->path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
-    return ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", s->path, strerror(errno));
+    return ett_file_fail(err, "open", s->path, errno);
   char *head = malloc(HEAD_BYTES);
   ett_inflate *in = NULL;
   int result = -1;
@@ -280,8 +281,7 @@ static int visit(walker *w, const char *path, int depth, bool follow) {
 static int walk(walker *w, const char *folder, int depth) {
   DIR *d = opendir(folder);
   if (!d)
-    return ett_err_set(w->err, ETT_ERR_IO, "cannot open '%s': %s", folder,
-                       strerror(errno));
+    return ett_file_fail(w->err, "open", folder, errno);
   int result = 0;
   struct dirent *e;
   while (result == 0 && (e = readdir(d))) {
@@ -366,8 +366,7 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
   struct stat st;
   memset(s, 0, sizeof *s);
   if (stat(path, &st) != 0)
-    return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
-                       strerror(errno));
+    return ett_file_fail(err, "read", path, errno);
   int folder = S_ISDIR(st.st_mode);
   if (!folder && !S_ISREG(st.st_mode)) /* a pipe cannot be read twice */
     return ett_err_set(err, ETT_ERR_MISSING,

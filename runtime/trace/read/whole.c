@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/file.h"
 #include "trace/read/whole.h"
 
 /* Takes bytes of the memory that is left; -1 if there are fewer. room: NULL has no limit.
@@ -56,7 +57,7 @@ static char *read_whole(const ett_source *s, atomic_llong *room, long long *take
   ett_inflate *in = NULL;
   char *bytes = NULL;
   if (file.fd < 0) {
-    ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", s->path, strerror(errno));
+    ett_file_fail(err, "read", s->path, errno);
     return NULL;
   }
   if (s->compression != ETT_COMPRESSION_NONE) {
