@@ -174,8 +174,8 @@ seq=1024 stack=torchtitan_eager:operator_policy=false pp=2 dp=4 zero=3 reshard=f
 seq=1024 tp=2 ...stack=torchtitan_eager... global_batch=4
 seq=1024 tp=4 ...stack=torchtitan_eager... global_batch=4
 seq=1024 ...stack=torchtitan_eager... global_batch=8
-ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
-ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
+ett: search: give --global-batch N
+ett: search: give --global-batch N
 ett: search: 'devices' must be integers from 1 to 16777216, got 'x'
 ett: t.toml: data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N, or --devices N to `ett search`
 ?1
@@ -187,8 +187,8 @@ $ echo '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, 
   note: the search leaves these fields of the file at their defaults; add those to keep: offload_gradients=1 offload_optimizer=1 bucket_bytes=1000000000
   seq=2048 ...zero=2 offload_gradients=1 offload_optimizer=1 global_batch=32 ...
 ett: search: give --devices N, or several numbers with --vary devices=64..1024
-ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
-ett: search: plan: missing field 'seq' (a positive integer)
+ett: search: give --global-batch N
+ett: search: give --seq N
 ett: search: give --devices N, or several numbers with --vary devices=64..1024; --global-batch N; --seq N
 ?2
 
@@ -197,7 +197,7 @@ ett: search: --plan needs --model: the file does not describe the model
 2
 ett: search: give --megatron-args or --plan, not both; --plan reads launch scripts, too
 2
-ett: search: missing field 'global_batch' (sequences per step); it gives the micro-batches
+ett: search: give --global-batch N
 seq=2048 ...gradient_dtype=bf16... global_batch=16...
 ett: cannot read 'nosuch.json': ...
 ?1

@@ -140,7 +140,8 @@ local function asked(opts, words)
   return model, plan, vary, stated
 end
 
---- Raises if the devices, the batch or the sequence are not given. A file may state batch and sequence.
+--- Raises if the devices, the batch or the sequence are not given. A file may state them, and its batch may follow from
+--- the devices.
 local function check_given(opts, plan, vary)
   local missing = {}
   local function need(text, ...)
@@ -150,12 +151,15 @@ local function check_given(opts, plan, vary)
     missing[#missing + 1] = text
   end
   need("--devices N, or several numbers with --vary devices=64..1024", "devices")
-  if not (opts.megatron_args or opts.plan) then
+  local numbers = type(vary.devices) == "table" and vary.devices or { opts.devices }
+  local has_devices = not missing[1]
+  for _, value in ipairs(numbers) do has_devices = has_devices and math.type(value) == "integer" end
+  if has_devices or not (opts.megatron_args or opts.plan) then
     need("--global-batch N", "global_batch", "micro_batches")
-    local compares = false -- several lengths: check_compared asks for them
-    for _, name in ipairs(opts.objective) do compares = compares or name == "seq" end
-    if not compares then need("--seq N", "seq") end
   end
+  local compares = false -- several lengths: check_compared asks for them
+  for _, name in ipairs(opts.objective) do compares = compares or name == "seq" end
+  if not compares then need("--seq N", "seq") end
   if missing[1] then error_module.raise("usage", "search: give %s", table.concat(missing, "; ")) end
 end
 
