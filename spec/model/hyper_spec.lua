@@ -28,7 +28,7 @@ describe("hyper-parameters", function()
       ["m: multi-head latent attention also needs 'qk_nope_head_dim', 'qk_rope_head_dim', 'v_head_dim'"] =
         { kv_lora_rank = 64 },
       ["m: heads = 8 must divide hidden = 500, or give head_dim"] = { hidden = 500 },
-      ["m: kv_heads = 3 must divide heads = 8"] = { kv_heads = 3 },
+      ["m: kv_heads = 3 must divide heads = 8 (1, 2, 4, 8)"] = { kv_heads = 3 },
       ["m: field 'layers' must be at most 65536, got 65537"] = { layers = 65537 },
       ["m: unknown field 'hiden'; did you mean 'hidden'?"] = { hiden = 1 },
     } do

@@ -158,7 +158,9 @@ function hyper.check(given, own, label)
     h.head_dim = h.hidden // h.heads
   end
   if h.heads % h.kv_heads ~= 0 then
-    error_module.raise("model", "%s: kv_heads = %d must divide heads = %d", label, h.kv_heads, h.heads)
+    local divisors = require "ett.base.divisors"
+    error_module.raise("model", "%s: kv_heads = %d must divide heads = %d (%s)", label, h.kv_heads, h.heads,
+      table.concat(divisors(h.heads), ", "))
   end
   return h
 end

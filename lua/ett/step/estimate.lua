@@ -403,7 +403,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile, recipe)
   table.insert(contradictions[e], without_tpus(cluster.device, stack))
   list[#list + 1] = host
   list[#list + 1] = slices.warning(e.plan, lowered)
-  list[#list + 1] = slices.none_repeated(e.plan, lowered)
+  list[#list + 1] = slices.repeated_warning(e.plan, lowered)
   list[#list + 1] = slices.never_repeated(e.plan, lowered)
   list[#list + 1] = slices.absent_modules(e.plan, model)
   list[#list + 1] = goodput.warning(e)

@@ -139,14 +139,27 @@ local function frozen_ids(p)
     table.concat(frozen, ", "), last)
 end
 
---- A warning if recompute_layers is so large that no layer is repeated, or if recompute_layer_ids are frozen; else nil.
-function slices.none_repeated(p, lowered)
+--- A warning if recompute_layers is larger than each slice.
+---@param most integer layers to repeat of the largest slice
+local function larger_than_slices(p, most)
+  if (p.recompute_layers or 0) <= most then return nil end
+  return ("recompute_layers = %d: no slice has more than %d to repeat, so %d is used"):format(p.recompute_layers, most,
+    most)
+end
+
+--- A warning if recompute_layers is larger than each slice, or if recompute_layer_ids are frozen; else nil.
+function slices.repeated_warning(p, lowered)
   if not is_partial(p) then return nil end
+  local most, repeats = 0, false
   for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
-    for _, again in ipairs(slices.repeated(p, layers)) do
-      if again.layers > 0 then return frozen_ids(p) end
+    local count = 0
+    for i, again in ipairs(slices.repeated(p, layers)) do
+      repeats = repeats or again.layers > 0
+      if layers[i].place == "middle" and not layers[i].forward_only then count = count + 1 end
     end
+    most = math.max(most, count)
   end
+  if repeats then return p.recompute_layers and larger_than_slices(p, most) or frozen_ids(p) end
   if p.recompute_layer_ids then return "recompute_layer_ids: no layer is repeated, because all of them are frozen" end
   return ("recompute_layers = %d: no layer is repeated, because no slice has so many layers to repeat"):format(
     p.recompute_layers)
