@@ -114,7 +114,12 @@ describe("the probability that a plan is faster", function()
       local never = plan(1e9, 0.1, "c") -- draws the errors of its software, too
       never.place, never.software = "z", "t"
       assert.near(shared, sure.best({ one, other, never }, 20000)[1], 0.01)
-      other.software = "t"
+      never.place = one.place -- a plan that cannot win does not count for those that can, whatever its shares
+      never.parts = plan(1e9, 0.9, "c").parts
+      assert.near(shared, sure.best({ one, other, never }, 20000)[1], 0.01)
+      never.place, other.runs = "z", 0.6 -- one software: its runs have one error
+      assert.near(shared, sure.best({ one, other, never }, 20000)[1], 0.01)
+      other.runs, other.software = one.runs, "t"
       assert.near(sure.best({ one, other }, 20000)[1], sure.chance(one, other), 0.01)
     end
   end)

@@ -105,7 +105,7 @@ describe("a step's interval", function()
       for _, kind in ipairs { "attention", "collectives", "experts" } do
         square = square + (widths[kind] * shares[kind]) ^ 2
       end
-      shares.memory = 0.1
+      shares.memory, shares.by_rates = 0.1, 0
       assert.equal(math.sqrt(square), (profile:step_spread(shares, { dtype = "bf16" }, { name = "x",
         compared = "hopper" })))
     end
@@ -137,6 +137,12 @@ describe("a step's interval", function()
         assert.is_true(last > 0.6)
       end
     end
+    local rates = step({ recipe = true, dtype = "tf32" }) -- a data type without a table on this device
+    assert.is_true(half_width(rates) > 1.5 * half_width(step { recipe = true }))
+    assert.matches("^%d+ %% of the operators' time follows from facts of .* alone: samples of these operators",
+      rates.wide_because[1])
+    assert.matches("alone: sample these operators, or give profile = { borrow = 'device' }$",
+      step({ dtype = "tf32" }, nil, "perlmutter").wide_because[1])
     local facts = on(1, true, "gpt")
     assert.same({ "100 % of the operators' time follows from facts of NVIDIAA100-SXM4-80GB alone: give the device "
       .. "neighbours or samples" }, facts.wide_because)
@@ -154,7 +160,7 @@ describe("a step's interval", function()
     local profile, widths = require("ett.profile.of_cluster").open(cluster), in_step.step_spread
     local function of(borrowed, assumed)
       return { profile:step_spread({ attention = 0.2, collectives = 0, experts = 0, memory = 0.25, borrowed = borrowed,
-        assumed = assumed }, { dtype = "bf16" }, { name = "x", compared = "ampere" }) }
+        assumed = assumed, by_rates = 0 }, { dtype = "bf16" }, { name = "x", compared = "ampere" }) }
     end
     local other = (0.2 * widths.attention) ^ 2
     for _, case in ipairs { { 1, 1, widths.facts }, { 1, 0, widths.ampere }, { 0.5, 0.25, 0.25 * (widths.facts
@@ -168,7 +174,7 @@ describe("a step's interval", function()
 
   it("is wider on a generation on which no step of the software was compared", function()
     local widths = in_step.step_spread
-    local none = { attention = 0, collectives = 0, experts = 0, memory = 0.1 }
+    local none = { attention = 0, collectives = 0, experts = 0, memory = 0.1, by_rates = 0 }
     local function of(cluster, compared, recipe)
       return require("ett.profile.of_cluster").open(require("ett.profile.cluster").get(cluster)):step_spread(none,
         { dtype = "bf16", recipe = recipe }, { name = "x", compared = compared })
@@ -224,11 +230,12 @@ describe("a step's interval", function()
       { name = "r", seconds = 1 }, { name = "g", seconds = 4 }, { name = "host", seconds = 0.5 } },
       { { name = "all_to_all", group = "ep", seconds = 0.5 }, { name = "all_reduce", group = "dp", seconds = 2 } }, 16)
     assert.same({ attention = 1 / 16, collectives = 2 / 16, experts = 4 / 16, memory = 1 / 16, borrowed = 0.0,
-      assumed = 0.0 }, shares)
+      assumed = 0.0, by_rates = 0.0 }, shares)
     shares = spread.shares(lowered, { { name = "a", seconds = 1, provenance_seconds = { measured = 1 } },
-      { name = "g", seconds = 3, borrowed_seconds = 1, provenance_seconds = { assumed = 1, calibrated = 2 } },
+      { name = "g", seconds = 3, borrowed_seconds = 1, rates_seconds = 0.5,
+        provenance_seconds = { assumed = 1, calibrated = 2 } },
       { name = "host", seconds = 4, provenance_seconds = { assumed = 4 } } }, {}, 16)
-    assert.same({ 2 / 4, 1 / 4 }, { shares.borrowed, shares.assumed })
+    assert.same({ 2 / 4, 1 / 4, 0.5 / 4 }, { shares.borrowed, shares.assumed, shares.by_rates })
   end)
 
   it("is wider with more exposed communication, with experts, in nvfp4 and without a stack", function()

@@ -91,12 +91,18 @@ function fp32_norms.mark(items, c, stack)
   end
 end
 
+--- Whether an item's own kernel has fp32 operands. Products and attention cast theirs to 16 bits.
+function fp32_norms.is_wide(item)
+  local family = item.operator.family
+  return item.wide and family ~= "gemm" and family ~= "bmm" and family ~= "attention"
+end
+
 --- Bytes that an item stores for its backward pass beyond those in 16 bits: single operators of a norm have an fp32
 --- input anyway.
 ---@param activation number bytes of the item in 16 bits
 function fp32_norms.stored(item, activation, stack)
   local op = item.operator
-  if not item.wide or op.family == "gemm" then return 0.0 end
+  if not fp32_norms.is_wide(item) then return 0.0 end
   if op.family == "norm" then return stack.norm == "composite" and not op.centred and 0.0 or activation end
   return math.max(0.0, op.activation_bytes(item.shape, "fp32", stack, item.frozen) - activation)
 end

@@ -40,7 +40,7 @@ end
 --- Time of one run of an operator. Raises if the device states no peak rate for the dtype.
 ---@param bandwidth number? bytes/s of streaming kernels by the profile; default: the bandwidth of the device
 ---@param foreach boolean? whether PyTorch's foreach runs updates
----@return table { seconds, low_seconds, high_seconds, provenance, detail }
+---@return table { seconds, low_seconds, high_seconds, provenance, by_rates = true, detail }
 function assumed.operator(cluster, op, shape, dtype, pass, bandwidth, foreach)
   local device = cluster.device
   local rate = flop_rate(device, op.family, dtype)
@@ -58,6 +58,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth, foreach)
   if bandwidth then low, high = 1 - assumed_stream_spread, 1 + assumed_stream_spread end
   if op.unmeasured then low, high = 0.5, 2.0 end
   return { seconds = seconds, low_seconds = seconds * low, high_seconds = seconds * high, provenance = "assumed",
+    by_rates = true,
     detail = bandwidth and "bytes moved at the bandwidth of residual_add" or "roofline of the device's rates" }
 end
 

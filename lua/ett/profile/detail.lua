@@ -3,7 +3,9 @@
 -- An answer is { seconds, low_seconds, high_seconds, provenance, detail }. It may have these fields, too:
 --   outside      log2 of the ratio to the nearest sampled size
 --   scaled_from  name of the cluster whose time was scaled
---   borrowed     true: the cluster has samples, but not of this operator. Tables of its device or another cluster have
+--   borrowed     true: the cluster has no samples of this operator, but tables of its device or another cluster have;
+--                or the samples are accepted ones of another device
+--   by_rates     true: from the device's rates alone, without samples or tables
 --   limited      true: the time was raised to the limit of the device's peak rates
 --   caution      a warning about the samples
 --   model        of a message: the name of the model of communication

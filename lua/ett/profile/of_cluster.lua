@@ -496,11 +496,11 @@ local function is_known(device, compared)
 end
 
 -- Reasons for a wide interval, in words for people.
-local function reasons_of(device, by_facts, compared, is_recipe, stack)
+local function reasons_of(device, by_facts, advice, compared, is_recipe, stack)
   local list = {}
   if by_facts >= 0.005 then
-    list[1] = ("%.0f %% of the operators' time follows from facts of %s alone: give the device neighbours or samples")
-      :format(100 * by_facts, device.name)
+    list[1] = ("%.0f %% of the operators' time follows from facts of %s alone: %s"):format(100 * by_facts, device.name,
+      advice)
   end
   if by_facts < 1 and not in_step.step_spread[device.generation] then
     list[#list + 1] = ("the steps behind the interval have no device like %s; its own samples narrow the interval")
@@ -527,7 +527,9 @@ end
 ---@param stack table
 function Profile:step_spread(shares, p, stack)
   local by_tables, widths, device = self:tables_used() == "all", in_step.step_spread, self.cluster.device
-  local borrowed, by_facts = by_tables and 1.0 or shares.borrowed, by_tables and 0.0 or shares.assumed
+  local borrowed = by_tables and 1.0 or shares.borrowed
+  -- With tables, `assumed` also marks times of neighbours' tables, whose width is that of the device.
+  local by_facts = by_tables and shares.by_rates or shares.assumed
   if borrowed == 0 then return 0.0, 0.0, {}, false end
   local compared = stacks.compared_on(stack)
   local known = is_known(device, compared)
@@ -537,7 +539,10 @@ function Profile:step_spread(shares, p, stack)
   if p.dtype == "nvfp4" or p.dtype == "mxfp4" then square = square + (borrowed * widths.nvfp4) ^ 2 end
   if not known then square = square + (borrowed * widths.uncompared) ^ 2 end
   local own_run = known and p.recipe and 0.0 or borrowed * in_step.own_run * math.sqrt(shares.memory)
-  return math.sqrt(square), own_run, reasons_of(device, by_facts, compared, p.recipe, stack), known
+  local advice = by_tables and "samples of these operators narrow the interval"
+    or (self.own or self.other) and "sample these operators, or give profile = { borrow = 'device' }"
+    or "give the device neighbours or samples"
+  return math.sqrt(square), own_run, reasons_of(device, by_facts, advice, compared, p.recipe, stack), known
 end
 
 --- How many operator times come from kernel tables of this cluster, or of the cluster that it is based on: "all",

@@ -23,7 +23,6 @@ local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 local searched = require "ett.search.searched"
-local table_at = require "ett.base.table_at"
 
 local sure = { own = 0.04, same = 0.03, shared = 0.3 }
 
@@ -76,27 +75,27 @@ function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 ---@param plans table[] { value = smaller is better, and the fields of sure.difference but seconds }
 function sure.best(plans, draws)
   local numbers, placed, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
-  local software_of, count = {}, 0
-  local mean = {}
+  local of_software, software_of, count = {}, {}, 0 -- the best plan of each software, and its number
+  local function better(a, b) return not b or a.value < b.value end
   for _, plan in ipairs(plans) do
-    placed[plan.place] = plan
-    local sum = table_at(mean, plan.place)
-    sum.count = (sum.count or 0) + 1
-    for _, part in ipairs(explain.part_order) do sum[part] = (sum[part] or 0.0) + plan.parts[part] / plan.whole end
+    if better(plan, placed[plan.place]) then placed[plan.place] = plan end
+    if better(plan, of_software[plan.software]) then of_software[plan.software] = plan end
   end
   for i, name in ipairs(schema.keys(placed)) do
     local plan = placed[name]
     if not software_of[plan.software] then software_of[plan.software], count = count, count + 1 end
     place_of[name] = i - 1
-    table.move({ plan.spread, plan.runs, software_of[plan.software] }, 1, 3, #spreads + 1, spreads)
+    -- The runs of one software have one error, so plans of one software do not differ by it.
+    local own = { plan.spread, of_software[plan.software].runs, software_of[plan.software] }
+    table.move(own, 1, #own, #spreads + 1, spreads)
   end
   for _, plan in ipairs(plans) do
     if not program_of[plan.program] then program_of[plan.program], programs = programs, programs + 1 end
     local own = { math.log(plan.value), place_of[plan.place], program_of[plan.program] }
-    -- Between places the interval contains the errors of the parts, so only differences from a place's mean count.
-    local sum = mean[plan.place]
+    -- Between places the interval contains the errors of the parts, so only differences from a place's best plan count.
+    local best = #spreads > 3 and placed[plan.place]
     for _, part in ipairs(explain.part_order) do
-      own[#own + 1] = plan.parts[part] / plan.whole - (#spreads > 3 and sum[part] / sum.count or 0.0)
+      own[#own + 1] = plan.parts[part] / plan.whole - (best and best.parts[part] / best.whole or 0.0)
     end
     table.move(own, 1, #own, #numbers + 1, numbers)
   end

@@ -82,6 +82,7 @@ local function source_of(line, answer, seconds)
   if answer.borrowed and answer.provenance ~= "assumed" then
     line.borrowed_seconds = (line.borrowed_seconds or 0.0) + seconds
   end
+  if answer.by_rates then line.rates_seconds = (line.rates_seconds or 0.0) + seconds end
   line.scaled_from, line.limited = line.scaled_from or answer.scaled_from, line.limited or answer.limited
   line.caution = line.caution or answer.caution
   line.detail = line.detail or detail.text(answer.detail)
@@ -447,7 +448,7 @@ local function notes_of(e, cluster, model, times, stack)
   local profile, device = times.profile, times.cluster.device
   local own = profile and profile.own
   local used = profile and profile.tables_used and profile:tables_used()
-  if p.stack and profile and used ~= "all" then
+  if p.stack and profile and used ~= "all" and (own or not profile.tables) then
     notes[#notes + 1] = ("operator times come from %s: the stack '%s' changes only memory, launches and overlaps")
       :format(not (own or profile.other) and "the device's rates" or used and "samples, where there are any"
       or "samples", p.stack)

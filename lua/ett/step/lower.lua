@@ -365,7 +365,7 @@ local function operation_of(state, item, way, parameters, gradient)
     forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes
-      and op.working_bytes(s, item.wide and op.family ~= "gemm" and "fp32" or dtype, stack) or 0,
+      and op.working_bytes(s, quantised.fp32_norms.is_wide(item) and "fp32" or dtype, stack) or 0,
     reused_parameters = reused, weight_working_bytes = gradient,
     weight_share = item.frozen and 0 or weight_share(op, parameters + reused),
     dropped_bytes = dropped,

@@ -9,11 +9,11 @@ local spread = {}
 ---@param operators table[] lines of an estimate { name, seconds }
 ---@param collectives table[] lines { name, group, seconds }: exposed time
 ---@return table { attention, collectives, experts (with their router, exchange and launches), memory (all operators
---- that memory limits); as shares of the operators' time: borrowed (not from the cluster's own samples), and the part
---- of it that is assumed }
+--- that memory limits); as shares of the operators' time: borrowed (not from the cluster's own samples), and the parts
+--- of it that are assumed, and that come from neither samples nor tables (by_rates) }
 function spread.shares(lowered, operators, collectives, step)
   local kinds, apart, shares = {}, { host = true }, { attention = 0.0, collectives = 0.0, experts = 0.0, memory = 0.0 }
-  local all, borrowed, assumed = 0.0, 0.0, 0.0
+  local all, borrowed, assumed, by_rates = 0.0, 0.0, 0.0, 0.0
   for _, o in ipairs(lowered.operations) do
     kinds[o.name] = o.family == "attention" and "attention"
       or (o.experts or o.family == "router" or o.name == "host") and "experts" or nil
@@ -29,13 +29,14 @@ function spread.shares(lowered, operators, collectives, step)
       local by_facts = line.provenance_seconds.assumed or 0.0
       all, assumed = all + line.seconds, assumed + by_facts
       borrowed = borrowed + by_facts + (line.borrowed_seconds or 0.0)
+      by_rates = by_rates + (line.rates_seconds or 0.0)
     end
   end
   for _, line in ipairs(collectives) do
     add(line.name == "all_to_all" and line.group == "ep" and "experts" or "collectives", line)
   end
   local function part(seconds) return all > 0 and math.min(1.0, seconds / all) or 0.0 end
-  shares.borrowed, shares.assumed = part(borrowed), part(assumed)
+  shares.borrowed, shares.assumed, shares.by_rates = part(borrowed), part(assumed), part(by_rates)
   return shares
 end
 

@@ -364,7 +364,8 @@ function Times:for_stack(name)
   if not known then
     local stack, device = type(name) == "table" and name or stacks.get(name), self.cluster.device
     -- The links of TPUs have engines of their own; the shares are those of NCCL's and RCCL's kernels.
-    if device and device.generation == "tpu" then
+    local is_stated = type(name) == "string" and name:find("communication_share=", 1, true)
+    if device and device.generation == "tpu" and not is_stated then
       stack = merged(stack, { communication_share = 0.0, exchange_communication_share = 0.0 })
     end
     local profile = self.profile and self.profile.with_stack and self.profile:with_stack(stack) or self.profile
