@@ -1145,10 +1145,14 @@ describe("a plan of Transformers' arguments", function()
   end)
 
   it("is that of TRL, with Liger's kernels, and its defaults noted", function()
-    local plan, notes, missing, _ = read("trl.yaml", "model_name_or_path: x\nattn_implementation: flash_attention_2\n"
+    local text = "model_name_or_path: x\nattn_implementation: flash_attention_2\n"
       .. "per_device_train_batch_size: 4\ngradient_checkpointing: true\npacking: true\nuse_liger_kernel: true\n"
       .. "use_peft: true\nload_in_4bit: true\nlora_target_modules: [q_proj, lm_head]\noptim: adamw_8bit\n"
-      .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n")
+      .. "torch_compile: true\nmax_grad_norm: 0\nseq_wrong: 1\nhub_strategy: end\n"
+    for _, given in ipairs { { zero = 3, dp = 8 }, { frozen_weights = "none" } } do -- no fp32 norms
+      assert.not_matches("fp32_norms", read("trl.yaml", text, nil, given).stack)
+    end
+    local plan, notes, missing, _ = read("trl.yaml", text)
     assert.same({ "full", "bf16", 16, 0.05, "nf4", { "linear_qkv" }, 6, false,
       "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1:fp32_norms" },
       { plan.recompute, plan.dtype, plan.lora_rank,

@@ -1,6 +1,7 @@
 --- LoRA adapters in the files of Transformers, LLaMA-Factory and Axolotl (peft/tuners/lora/config.py).
 local error_module = require "ett.base.error"
 local plan_rules = require "ett.plan.rules"
+local quantised = require "ett.operator.quantised"
 local schema = require "ett.base.schema"
 
 -- ett's products by the names of modules in Transformers' models.
@@ -102,7 +103,9 @@ return function(p, config, given, program, model, note)
   end
   p.frozen_weights = given.frozen_weights or format
   -- sft_trainer.py and trainer/utils.py: prepare_model_for_kbit_training, unless FSDP or ZeRO-3 shards the weights.
-  if program == "trl" and p.frozen_weights and (p.zero or 0) < 3 then p.stack = p.stack .. ":fp32_norms" end
+  if program == "trl" and quantised.format_of(p) and (given.zero or p.zero or 0) < 3 then
+    p.stack = p.stack .. ":fp32_norms"
+  end
   p.lora_rank = given.lora_rank or rank
   if auto or absent then dropout = dropouts[program] or 0 end
   dropout = given.lora_dropout or dropout
