@@ -23,8 +23,8 @@ end
 
 it("windows keep the tokens of products and shorten the sequences of attention", function()
   local blocks = require "ett.model.blocks"
-  local function shapes(plan)
-    local ops = blocks.windows({ "linear_qkv", "flash_attention" }, 64, { causal = false })
+  local function shapes(plan, size)
+    local ops = blocks.windows({ "linear_qkv", "flash_attention" }, size or 64, { causal = false })
     local hyper = architecture.new(function(h) return blocks.decoder(h, { name = "block", count = 1, ops = ops }) end,
       { layers = 1, hidden = 256, heads = 4, vocab = 1000 }).hyper
     local found = {}
@@ -38,6 +38,9 @@ it("windows keep the tokens of products and shorten the sequences of attention",
   assert.same({ 3 * 256, 3 * 4, 64 }, { shapes { seq = 512, micro_batch = 3, cp = 2 } })
   assert.matches("windows of 64 tokens must divide the 32 tokens of a context rank$",
     raised(shapes, { seq = 512, micro_batch = 3, cp = 16 }))
+  assert.matches("seq = 513 must be divisible by cp = 2$", raised(shapes, { seq = 513, micro_batch = 3, cp = 2 }))
+  assert.matches("tokens of a window must be an integer of at least 1, got 0$",
+    raised(shapes, { seq = 512, micro_batch = 3 }, 0))
 end)
 
 it("the vocabulary's table is in the first layer of a text encoder; an encoder of images has none", function()

@@ -59,7 +59,12 @@ end
 ---@param fields table? further fields, as in blocks.with
 function blocks.windows(entries, tokens, fields)
   return blocks.with(entries, function(c)
-    local size, own = type(tokens) == "function" and tokens(c) or tokens, c.seq // (c.cp or 1)
+    local given, own = type(tokens) == "function" and tokens(c) or tokens, shapes.divide("seq", c.seq, "cp", c.cp or 1)
+    local size = math.tointeger(given)
+    if not size or size < 1 then
+      error_module.raise("model", "blocks.windows: the tokens of a window must be an integer of at least 1, got %s",
+        schema.describe(given))
+    end
     if own % size ~= 0 then
       error_module.raise("plan", "windows of %d tokens must divide the %d tokens of a %s", size, own,
         (c.cp or 1) > 1 and "context rank" or "sequence")
