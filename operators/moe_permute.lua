@@ -34,9 +34,10 @@ function op.bytes(s, dtype) return rows(s, dtype) end
 --- (PyTorch, index_backward: new_zeros and index_put; one write, two reads, one write). Padding copies all rows behind
 --- a row of zeros, and gathers them by index: two reads, two writes. Its backward pass is such an index_backward.
 function op.beside_bytes(s, pass)
-  if s.padded then return 4 * width "bf16" * (s.tokens + 0.0) * s.hidden * s.top_k end
-  if s.looped then return pass == "backward" and s.looped * 4 * width "bf16" * (s.tokens + 0.0) * s.hidden or 0.0 end
-  return s.repeated and pass == "forward" and rows(s, "bf16") or 0.0
+  local four = 4 * width "bf16" * (s.tokens + 0.0) * s.hidden
+  local padding = s.padded and four * s.top_k or 0.0
+  local looping = s.looped and pass == "backward" and four * s.looped or 0.0
+  return padding + looping + (s.repeated and pass == "forward" and rows(s, "bf16") or 0.0)
 end
 
 --- A one-hot mask. Copies are not stored: the experts' products store their own input.

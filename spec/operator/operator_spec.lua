@@ -195,6 +195,11 @@ describe("laws of shapes", function()
     assert.equal(3 * 2.0 * 4096 * 4096, permute.bytes(s, "fp8", "forward")) -- activations in 16 bits
     assert.equal(permute.bytes(s, "bf16", "forward"), back.bytes(s, "bf16", "forward"))
     assert.equal(5 * 2.0 * 4096 * 4096, back.bytes(s, "bf16", "backward"))
+    local beside = { forward = 4 * 2 + 3, backward = 4 * 2 + 4 * 8 } -- padding, and repeated tokens or 8 gathers
+    for pass, tensors in pairs(beside) do
+      assert.equal(tensors * 2.0 * 4096 * 4096,
+        permute.beside_bytes(merged(s, { padded = 1, looped = 8, repeated = 1 }), pass))
+    end
   end)
 
   it("moves queries, keys, values and outputs, and in the backward pass their gradients", function()
