@@ -3,13 +3,14 @@
 --- conv_size (values of a filter in one channel: 9 for 3 x 3; default 1) and conv_stride (pixels of the input for one
 --- of the output: 4 for a stride of 2 x 2; default 1). Every tensor rank computes all of it.
 --
--- The product is implicit (cuDNN): the kernel gathers the patches itself and reads each input once.
-local dtype_bytes = require("ett.base.schema").dtype_bytes
+-- The product is implicit (cuDNN): the kernel gathers the patches itself and reads each input once. It runs in 16 bits
+-- under fp8 and fp4: Transformer Engine has modules of linear layers alone.
 local gemm = require "ett.operator.gemm"
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
+local wide_bytes = require("ett.base.schema").wide_bytes
 
-local op = { name = "convolution", summary = "convolution of images or videos" }
+local op = { name = "convolution", summary = "convolution of images or videos", unquantised = true }
 
 op.schema = merged(gemm.schema, { channels = "count", read = "count" })
 
@@ -30,12 +31,12 @@ end
 function op.bytes(s, dtype, pass)
   local outputs = (s.tokens + 0.0) * s.out_features
   local one = s.read + outputs + (s.in_features + 0.0) * s.out_features
-  return dtype_bytes[dtype] * (pass == "backward" and 2 * one or one)
+  return wide_bytes(dtype) * (pass == "backward" and 2 * one or one)
 end
 
-function op.activation_bytes(s, dtype) return dtype_bytes[dtype] * (s.read + 0.0) end
+function op.activation_bytes(s, dtype) return wide_bytes(dtype) * (s.read + 0.0) end
 
-function op.working_bytes(s, dtype) return dtype_bytes[dtype] * (s.read + (s.tokens + 0.0) * s.out_features) end
+function op.working_bytes(s, dtype) return wide_bytes(dtype) * (s.read + (s.tokens + 0.0) * s.out_features) end
 
 op.model_flops = gemm.replicated_flops
 

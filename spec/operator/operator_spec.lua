@@ -288,6 +288,17 @@ describe("laws of shapes", function()
     assert.equal(2.0 * 5 * 9 * (9 * 4) * 8, op.flops(s, "forward"))
     assert.equal(2.0 * (5 * 36 * 4 + 5 * 9 * 8 + 9 * 4 * 8), op.bytes(s, "bf16", "forward"))
     assert.equal(2.0 * 5 * 36 * 4, op.activation_bytes(s, "bf16"))
+    assert.equal("bf16", require("ett.operator.stack").dtype_of(nil, op, "fp8"))
+    for _, field in ipairs { "bytes", "activation_bytes", "working_bytes" } do
+      assert.equal(op[field](s, "bf16"), op[field](s, "fp8"), field)
+    end
+    -- Casts of the input read each value once: 4 + 2 bytes. Backward there are two more sums of gradients of 6 bytes.
+    local quantised = require "ett.operator.quantised"
+    local item = { operator = op, shape = s, casts = 3, frozen = true }
+    for _, casts in ipairs { require "ett.operator.autocast", quantised.fp32_norms } do
+      assert.equal(3 * 6.0 * s.read, casts.moved(item, "forward", {}), casts.name)
+      assert.equal((3 * 6.0 + 2 * 6) * s.read, casts.moved(item, "backward", {}), casts.name)
+    end
     assert.equal(9 * 4 * 8 + 8, op.parameters(s))
     assert.truthy(op.refuse { cp = 2 }:find "cp must be 1")
   end)

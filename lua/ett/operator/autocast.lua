@@ -88,7 +88,7 @@ function autocast.moved(item, pass, stack)
   if kind then return added[kind][pass == "backward" and 2 or 1] * elements_of(op, s) end
   if op.family == "embedding" then return op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass) end
   if op.family ~= "gemm" then return 0.0 end
-  local input = (s.batch or 1) * (s.tokens + 0.0) * s.in_features
+  local input = s.read or (s.batch or 1) * (s.tokens + 0.0) * s.in_features -- read: of a convolution, without patches
   local casts = item.casts or 0
   -- Gradients of an input from several modules are summed in fp32 (12 bytes) instead of 16 bits (6).
   local sums = pass == "backward" and math.max(0, casts - 1) * 6 * input or 0.0

@@ -126,7 +126,7 @@ end
 local function product_bytes(item, pass)
   local s, casts = item.shape, item.casts or 0
   local tokens = (s.batch or 1) * (s.tokens + 0.0)
-  local input, output = tokens * s.in_features, tokens * s.out_features
+  local input, output = s.read or tokens * s.in_features, tokens * s.out_features -- read: of a convolution
   local bytes = cast_bytes * casts * input
   if not item.adapter and casts > 0 and not item.operator.unquantised then bytes = bytes + cast_bytes * output end
   if pass == "backward" then return bytes + math.max(0, casts - 1) * 6 * input end
