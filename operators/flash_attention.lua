@@ -101,8 +101,8 @@ end
 -- sums of their gradients and those of its two kernels. AttnFuncWithCPAndKVP2P has two buffers of a rank's keys, values
 -- and their gradients, and the gradients of a kernel, once more in one tensor.
 local function held_keys(s, stack)
-  if not s.shards or not stack or stack.context_parallel ~= "te" then return 1 end
-  return s.ring and 6 / s.ring or 3
+  if not stack or stack.context_parallel ~= "te" then return 1 end
+  return s.ring and 6 / s.ring or s.shards and 3 or 1
 end
 
 --- Gradients of output, queries, keys and values, and the fp32 accumulator of the query gradient (FlashAttention 2,
