@@ -112,6 +112,21 @@ describe("a ZeRO stage that the plan's stack lacks", function()
 end)
 
 describe("fields without an effect", function()
+  it("of a stack are reported where one-hot masks move the tokens", function()
+    for _, field in ipairs { "pads_copies", "combine=bmm" } do
+      local function run(more, of)
+        return outcome(mixture, with({ capacity_factor = 1.25, pad_to_capacity = true, stack = "maxtext" .. more }, of))
+      end
+      local sentence = field:match "^[^=]+" .. " has no effect: products with one-hot masks move the tokens"
+      local idle, said = run(":" .. field)
+      assert.equal(run "", idle)
+      assert.matches(sentence, said, 1, true)
+      idle, said = run(":" .. field, { pad_to_capacity = false })
+      assert.not_equal(run("", { pad_to_capacity = false }), idle)
+      assert.is_nil(said:find(sentence, 1, true))
+    end
+  end)
+
   it("act on experts that tensor ranks hold whole", function()
     local plan = { tp = 2, ep = 1, etp = 1 }
     local whole, said = outcome(mixture, with(plan, { zero = 1 }))

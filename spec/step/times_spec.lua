@@ -69,8 +69,11 @@ describe("times", function()
     assert.near(seconds, wide.step_seconds - plain.step_seconds, 0.05 * seconds)
     -- Layers but the first keep an fp32 input; one layer keeps gate, up and silu(gate) in fp32; attention has 16 bits.
     assert.near(2 * t * (3 * h + 3 * f), wide.stages[1].activation_bytes - plain.stages[1].activation_bytes, t * h / 4)
+    local idle = run(":fp32_norms", { frozen_weights = "none" })
     assert.equal(run("", { frozen_weights = "none" }).step_seconds,
-      run(":fp32_norms", { frozen_weights = "none" }).step_seconds)
+      idle.step_seconds)
+    assert.truthy(table.concat(idle.warnings, "\n"):find("fp32_norms has no effect: it needs frozen_weights", 1, true))
+    assert.falsy(table.concat(wide.warnings, "\n"):find("fp32_norms", 1, true))
     assert.has_error(function() run ":fp32_norms:autocast" end)
   end)
 

@@ -25,6 +25,7 @@ local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
+local quantised = require "ett.operator.quantised"
 local ranks = require "ett.plan.ranks"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
@@ -356,6 +357,22 @@ local function looped_experts(model, stack)
     :format(stack.name, stack.name) or nil
 end
 
+-- The warnings about fields of the stack that have no effect under the plan.
+---@param c table the layers' configuration
+local function idle_fields(p, c, stack)
+  local list = {}
+  for field, given in pairs { combine = stack.combine ~= "fused", pads_copies = stack.pads_copies } do
+    if given and c.mask_capacity then
+      list[#list + 1] = field .. " has no effect: products with one-hot masks move the tokens (pad_to_capacity)"
+    end
+  end
+  if stack.fp32_norms and not quantised.format_of(p) then
+    list[#list + 1] = "fp32_norms has no effect: it needs frozen_weights"
+  end
+  table.sort(list)
+  return list
+end
+
 -- A warning if stages may lack the weights that a layer reuses.
 local function reused_elsewhere(plan, model)
   for _, layer in ipairs(plan.pp > 1 and model.layers or {}) do
@@ -414,6 +431,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile, recipe)
   list[#list + 1] = registered_over_nodes(e, stack)
   list[#list + 1] = looped_experts(model, stack)
   list[#list + 1] = reused_elsewhere(e.plan, model)
+  for _, idle in ipairs(idle_fields(e.plan, lowered.configuration, stack)) do list[#list + 1] = idle end
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.
