@@ -78,9 +78,11 @@ describe("times", function()
   end)
 
   it("of casts are those of each product that reads fp32 values, adapters and shared experts included", function()
-    local stacks, lower = require "ett.operator.stack", require "ett.step.lower"
+    local stacks, lower, blocks = require "ett.operator.stack", require "ett.step.lower", require "ett.model.blocks"
     local function casts(name, fields)
-      local model, list = require("ett.model").new(name, { layers = 2 }), {}
+      local hyper = { layers = 2 }
+      if type(name) == "function" then hyper = { layers = 1, hidden = 256, heads = 4, ffn = 1024, vocab = 1000 } end
+      local model, list = require("ett.model").new(name, hyper), {}
       local p = require("ett.plan").new(require "ett.base.merged"({ seq = 512, micro_batches = 1,
         stack = "transformers:autocast" }, fields), model)
       local c, stack = require("ett.model.architecture").configuration(model.hyper, p), stacks.get(p.stack)
@@ -93,12 +95,22 @@ describe("times", function()
           if item.adapter and item.name == "residual_add" then
             assert.equal(0, autocast.moved(item, "forward", stack))
           end
+          if item.name == "modulate" then
+            local bytes = item.shape.tokens * 256 * (item.wide and 2 or 0)
+            assert.same({ 2 * bytes, 3 * bytes, bytes }, { autocast.moved(item, "forward", stack),
+              autocast.moved(item, "backward", stack), autocast.stored(item, 2.0 * item.shape.tokens * 256, stack) })
+          end
         end
       end
       return table.concat(list, ", ")
     end
     assert.equal("linear_kv_down 1, linear_q_up 1, linear_kv_up 1, expert_linear1 2, linear_up 2",
       casts "deepseek-v2-lite")
+    -- A scale and a shift after a norm, or an activation, pass fp32 values on; one of a product's output has 16 bits.
+    assert.equal("linear_up 1", casts(function(h)
+      return blocks.decoder(h, { name = "sparse", count = 1,
+        ops = { "layer_norm", "modulate", "linear_up", "modulate", "linear_down" } })
+    end))
     assert.equal("linear_qkv 3, linear_up 2, lora_a 1, lora_a 1",
       casts("llama2-7b", { lora_rank = 8, lora_targets = { "linear_up" } }))
   end)

@@ -3,7 +3,7 @@
 -- Weights, their gradients and the residual stream are in fp32. Products and attention run in 16 bits: each module
 -- casts its own input, and its weight once in a forward pass (autocast_mode.cpp, cached_cast). The casts are stored
 -- for the backward pass, which casts the gradients of inputs and weights to fp32. Norms run in fp32. The sum of a
--- 16-bit output and the residual stream has the wider type.
+-- 16-bit output and the residual stream has the wider type. Elementwise operators keep the type of what they read.
 -- Not counted: scores of unfused attention, whose masks, softmax and dropout are in fp32 (spec/bench/README.md, BERT).
 local weights_of = require("ett.operator.quantised").weights_of
 
@@ -39,11 +39,12 @@ local function elements_of(op, s)
   return (kernel.rows + 0.0) * kernel.cols
 end
 
--- Families that pass tokens on in the type in which they get them.
-local passes_on = { router = true, norm = true, embedding = true }
+-- Families that write fp32 values, and families that pass values on in the type in which they get them.
+local writes_fp32, keeps_type = { norm = true, embedding = true }, { router = true, elementwise = true }
 
 --- Sets the number of casts of each product's input (`casts`): one for each module that reads fp32 values. A product
---- with `same_input` reads the last norm's output. So does linear_kv_up, which may follow linear_q_up.
+--- with `same_input` reads the last norm's output. So does linear_kv_up, which may follow linear_q_up. Also sets which
+--- elementwise operators read and write fp32 values (`wide`), such as the scale and shift after a norm.
 ---@param items table[] of a layer, in order
 ---@param stack table the software
 function autocast.mark(items, c, stack)
@@ -58,8 +59,8 @@ function autocast.mark(items, c, stack)
       local modules = stack.separate_adapters and op.parts and #op.parts(c) or 1
       item.casts, wide = read and math.max(1, modules) or nil, false
     elseif op then
-      local stays = op.residual or passes_on[op.family]
-      wide = stays and (wide or op.family ~= "router") or false
+      item.wide = wide and op.family == "elementwise" and not op.residual or nil
+      wide = op.residual or writes_fp32[op.family] or keeps_type[op.family] and wide or false
       if op.family == "norm" then normed = wide end
     end
   end
@@ -73,8 +74,9 @@ end
 
 --- Bytes that an item stores for its backward pass beyond those in 16 bits.
 ---@param activation number bytes of the item in 16 bits
-function autocast.stored(item, activation)
+function autocast.stored(item, activation, stack)
   local op, s = item.operator, item.shape
+  if item.wide and activation > 0 then return op.activation_bytes(s, "fp32", stack, item.frozen) - activation end
   if op.family == "gemm" then return ((item.casts or 1) - 1) * activation + autocast.copies(item) end
   if op.family ~= "norm" or activation == 0 then return 0.0 end
   return 2 * elements_of(op, s) -- the input; of single operators the normalised input, whose input is in fp32 anyway
@@ -86,7 +88,7 @@ function autocast.moved(item, pass, stack)
   local op, s = item.operator, item.shape
   local kind = not item.adapter and kind_of(op, stack) -- an adapter adds 16-bit values
   if kind then return added[kind][pass == "backward" and 2 or 1] * elements_of(op, s) end
-  if op.family == "embedding" then return op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass) end
+  if item.wide or op.family == "embedding" then return op.bytes(s, "fp32", pass) - op.bytes(s, "bf16", pass) end
   if op.family ~= "gemm" then return 0.0 end
   local input = s.read or (s.batch or 1) * (s.tokens + 0.0) * s.in_features -- read: of a convolution, without patches
   local casts = item.casts or 0
