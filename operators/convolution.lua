@@ -4,7 +4,7 @@
 --- of the output: 4 for a stride of 2 x 2; default 1). Every tensor rank computes all of it.
 --
 -- The product is implicit (cuDNN): the kernel gathers the patches itself and reads each input once. It runs in 16 bits
--- under fp8 and fp4: Transformer Engine has modules of linear layers alone.
+-- under fp8 and fp4: Transformer Engine has no convolution.
 local gemm = require "ett.operator.gemm"
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
