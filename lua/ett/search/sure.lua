@@ -6,7 +6,7 @@
 -- nearly all of n.
 -- The error of the difference of two plans has a t distribution with the scale sqrt(own^2 + shared^2 |w - w'|^2). For
 -- plans of one program, `same` replaces `own`. The distribution has two degrees of freedom, because errors of published
--- steps have heavy tails. Plans on two devices, or under two software, have separate errors: the squares of both, from
+-- steps have heavy tails. Plans on two devices, or under two software, have separate errors. The squares of both, from
 -- the intervals of their steps, replace shared^2 |w - w'|^2. An interval contains the errors of the parts. The error of
 -- runs that are no recipes counts only between two software: otherwise one software runs both plans.
 -- This has no constant of its own. Pairs of published steps of one model, batch and number of GPUs test it (`ett bench
