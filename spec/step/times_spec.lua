@@ -67,7 +67,7 @@ describe("times", function()
     end
     assert.near(t * (4 * (2 * forward + backward) + ends) / rate, seconds, 0.01 * seconds)
     assert.near(seconds, wide.step_seconds - plain.step_seconds, 0.05 * seconds)
-    -- Layers but the first keep an fp32 input; one layer keeps gate, up and silu(gate) in fp32; attention has 16 bits.
+    -- Layers keep an fp32 input; that of the layer at work is its norm's. It keeps gate, up and silu(gate) in fp32.
     assert.near(2 * t * (3 * h + 3 * f), wide.stages[1].activation_bytes - plain.stages[1].activation_bytes, t * h / 4)
     local idle = run(":fp32_norms", { frozen_weights = "none" })
     assert.equal(run("", { frozen_weights = "none" }).step_seconds,
