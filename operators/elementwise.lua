@@ -1,7 +1,7 @@
---- One elementwise kernel of the entry's sizes, for what no other operator names (a token shift, a product of two
---- streams, a copy of windows): element_width values of each token (default hidden), of which it reads element_reads
---- tensors (default 1) and writes element_writes (default 1). element_saved of the read tensors are stored for the
---- backward pass (default 0: a sum or a copy). Every tensor rank computes all values.
+--- One elementwise kernel of the entry's sizes, for work that no other operator names: a token shift, a product of two
+--- streams, a copy of windows. A tensor has element_width values for each token (default hidden). The kernel reads
+--- element_reads tensors (default 1) and writes element_writes (default 1). It stores element_saved of the read tensors
+--- for the backward pass (default 0: a sum or a copy). Every tensor rank computes all values.
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 

@@ -1,6 +1,6 @@
---- A product of the entry's sizes, side_in and side_out (default hidden), which every tensor rank computes whole: small
---- products beside a layer's blocks (Gemma 3n), of a condition (DiT), projectors. side_bias: it has biases. side_tied:
---- the weights belong to another entry.
+--- A product of the entry's sizes, side_in and side_out (default hidden). Every tensor rank computes it whole.
+--- Examples: small products beside a layer's blocks (Gemma 3n), of a condition (DiT), projectors. side_bias: it has
+--- biases. side_tied: the weights belong to another entry.
 local gemm = require "ett.operator.gemm"
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"

@@ -1178,7 +1178,7 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   return e->failed ? -1 : 0;
 }
 
-/* Whether a stage like the one before certainly needs no more memory: later stages hold
+/* Whether a stage like the one before certainly needs no more memory. Later stages hold
  * no more micro-batches in flight, and the rest of its memory is the same. The tensors of
  * the update and gradients that are freed count by what exceeds the passes, so plans in
  * which they may count are left out. */

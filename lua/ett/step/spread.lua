@@ -8,9 +8,9 @@ local spread = {}
 ---@param lowered table of ett.step.lower
 ---@param operators table[] lines of an estimate { name, seconds }
 ---@param collectives table[] lines { name, group, seconds }: exposed time
----@return table { attention, collectives, experts (with their router, exchange and launches), memory (all operators
---- that memory limits); as shares of the operators' time: borrowed (not from the cluster's own samples), and the parts
---- of it that are assumed, and that come from neither samples nor tables (by_rates) }
+---@return table of the step: attention, collectives, experts (with their router, exchange and launches), memory (all
+--- operators that memory limits). Of the operators' time: borrowed (not from the cluster's own samples), assumed (part
+--- of it), and by_rates (from neither samples nor tables)
 function spread.shares(lowered, operators, collectives, step)
   local kinds, apart, shares = {}, { host = true }, { attention = 0.0, collectives = 0.0, experts = 0.0, memory = 0.0 }
   local all, borrowed, assumed, by_rates = 0.0, 0.0, 0.0, 0.0
