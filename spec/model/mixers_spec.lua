@@ -121,6 +121,16 @@ describe("the FLOPs of a scan", function()
     assert.is_nil(operator.get("linear_attention").law({ decays = 128 }, { generation = "ampere" }, "forward"))
   end)
 
+  it("take the measured time of Mamba's scan on RTX 4090", function()
+    -- Forward and backward, 384 channels, milliseconds: Eppie/mamba_melee@a8c8e3a, notes/scan_variants.md.
+    local op, device = operator.get "selective_scan", require("ett.profile.device").get "rtx_4090"
+    for _, row in ipairs { { 32768, 16, 1.1 }, { 32768, 128, 12.2 }, { 65536, 128, 19.6 } } do
+      local s = { tokens = row[1], channels = 384, state = row[2] }
+      assert.near(row[3], 1e3 * ((op.law(s, device, "forward")) + op.law(s, device, "backward")), 0.3 * row[3])
+    end
+    assert.is_nil(op.law({ tokens = 1, channels = 1, state = 1 }, { generation = "cdna3" }, "forward"))
+  end)
+
   it("grow linearly with the tokens; those of attention quadratically", function()
     for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, linear_attention = 1,
       short_conv = 1, lightning_indexer = 2 } do
@@ -299,7 +309,8 @@ describe("mixers", function()
       local e = estimate.new { model = model_module.new(name), cluster = "dgx_h100",
         plan = { seq = 4096, micro_batches = 4, tp = 2, dp = 4, zero = 1, sequence_parallel = true } }
       assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100, name)
-      assert.matches("no scan was measured", e.notes[1], 1, true)
+      local note = name == "mamba-2.8b" and "follows measured kernels on Ada" or "no scan was measured"
+      assert.matches(note, e.notes[1], 1, true)
     end
   end)
 
@@ -585,10 +596,9 @@ describe("the function 'law' of an operator's file", function()
       assert.equal("assumed", a.provenance)
       return a.high_seconds / a.seconds, a.low_seconds / a.seconds
     end
-    for _, name in ipairs { "ssd_scan", "selective_scan" } do
-      assert.same({ 2, 0.5 }, { assumed(name, "dgx_h100", "forward") })
-      assert.same({ 2, 0.5 }, { assumed(name, "dgx_a100", "backward") })
-    end
+    assert.same({ 2, 0.5 }, { assumed("ssd_scan", "dgx_h100", "forward") })
+    assert.same({ 2, 0.5 }, { assumed("ssd_scan", "dgx_a100", "backward") })
+    assert.same({ 1.5, 0.5 }, { assumed("selective_scan", "dgx_a100", "backward") })
     assert.same({ 2, 0.5 }, { assumed("gated_delta_rule", "dgx_a100", "forward") })
     local high, low = assumed("gated_delta_rule", "dgx_h100", "backward")
     assert.near(1.5, high, 1e-12)
