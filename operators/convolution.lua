@@ -5,6 +5,10 @@
 --
 -- The product is implicit (cuDNN): the kernel gathers the patches itself and reads each input once. It runs in 16 bits
 -- under fp8 and fp4: Transformer Engine has no convolution.
+--
+-- Check: Stable Diffusion's encoder, one image in fp16 (huggingface/diffusers, docs, hybrid_inference/vae_encode.md).
+-- Sides of 256, 512, 1024 and 2048 pixels took 4, 15, 78 and 402 ms on RTX 4090 and 10, 32, 136 and 742 ms on RTX 3090.
+-- With spec/bench/architectures/video_dit.lua ett estimates 3.8, 16, 69 and 338 ms, and 8.4, 31, 126 and 611 ms.
 local gemm = require "ett.operator.gemm"
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"

@@ -6,6 +6,8 @@
 --   the output from the state          H N P
 -- Check on an H800: one of the five kernels, chunk_scan, is measured at 0.169 ms for 8 sequences of 1024, 80 heads of
 -- 64 and 128 states (tile-ai/tilelang, benchmark/mamba2). The estimate for all five is 0.48 ms, from 0.24 to 0.97.
+-- Check on RTX 4090: both passes of 16 sequences of 4096, 6 heads of 64 and 128 states took 3.4 ms
+-- (Eppie/mamba_melee, notes/scan_variants.md). The estimate is 3.7 ms.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
