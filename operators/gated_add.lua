@@ -3,7 +3,7 @@
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "gated_add", family = "elementwise", residual = true,
+local op = { name = "gated_add", family = "elementwise", residual = true, adaptive = true,
   summary = "adds a block's output times a gate of each sample" }
 
 op.schema = { tokens = "count", hidden = "count" }

@@ -3,7 +3,7 @@
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "modulate", family = "elementwise", summary = "scale and shift of each sample" }
+local op = { name = "modulate", family = "elementwise", adaptive = true, summary = "scale and shift of each sample" }
 
 op.schema = { tokens = "count", hidden = "count" }
 

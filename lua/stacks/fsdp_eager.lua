@@ -24,5 +24,5 @@ return {
   communication_share = 0.329,
   -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.
-  rope = 5.0, gated_mlp = 1.75,
+  rope = 5.0, gated_mlp = 1.75, adaptive_norm = 2.0, -- adaptive_norm: as in transformers.lua
 }

@@ -9,7 +9,7 @@ return {
   overlaps_tensor = false, -- enable_async_tensor_parallel needs torch.compile (maybe_enable_async_tp)
   norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, moe_launches = 9.96,
   combine = "scatter_add", -- models/common/token_dispatcher.py, combine
-  rope = 5.0, gated_mlp = 1.75,
+  rope = 5.0, gated_mlp = 1.75, adaptive_norm = 2.0,
   gather_seconds = 0, -- launch_seconds is fitted on published steps of FSDP, whose hooks it contains
   -- Weights of tensor-parallel ranks are DTensors (models/llama3/infra/parallelize.py, apply_tp). Layers of Llama and
   -- of Qwen3 were measured on a CPU, on one of four ranks whose messages take no time, with tiny tensors. Both passes

@@ -1050,10 +1050,10 @@ describe("a stack", function()
   end)
 
   -- An estimate under a stack with changed fields.
-  local function under(name, changes, hyper, plan)
+  local function under(name, changes, hyper, plan, architecture)
     local stack = stacks.get(name)
     for field, value in pairs(changes) do stack[field] = value end
-    local model = require("ett.model").new(hyper.experts and "mixtral" or "llama", hyper)
+    local model = require("ett.model").new(architecture or hyper.experts and "mixtral" or "llama", hyper)
     return require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = model,
       times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100"):for_stack(stack) }
   end
@@ -1272,6 +1272,15 @@ describe("a stack", function()
     end
     moves(eager, { swiglu = 1.75, rope = 6.25, rms_norm = (36 + 72) / (4 + 6) })
     moves(under("megatron_deepspeed", changes, dense, plan), { swiglu = 1.75, rope = 6.25 })
+    local function adapted(name)
+      return under(name, changes, dense, plan, function(h)
+        return { layers = { { name = "block", count = h.layers, ops = { "layer_norm", "modulate", "gated_add" } } } }
+      end)
+    end
+    fused = adapted "plain"
+    for _, name in ipairs { "transformers", "fsdp_eager", "torchtitan_eager" } do
+      moves(adapted(name), { modulate = (22 + 22) / (10 + 12), gated_add = 2.0 })
+    end
     -- A layer norm is one kernel in eager PyTorch, too.
     local centred = merged({ norm = "layer_norm" }, dense)
     local function seconds(kernel)

@@ -26,7 +26,7 @@ local fields = {
   experts = "boolean?", attends = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?",
   compiled = "string?", joins = "string?", proportional = "string?", centred = "boolean?", unmeasured = "boolean?",
   unquantised = "boolean?", memory_bound = "boolean?", gathers = "boolean?", residual = "boolean?",
-  owns_table = "boolean?",
+  owns_table = "boolean?", adaptive = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave", "sum" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   instructions = "function?", refuse = "function?", repeats = "function?",

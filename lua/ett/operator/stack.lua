@@ -44,7 +44,7 @@ stack_module.fields = {
   tensor_launches = { "positive", default = 1.0, most = 1e3, least = 1 },
   expert_seconds = { "nonnegative", default = 0, most = 1 }, gather_seconds = { "nonnegative", default = 0, most = 1 },
   expert_bias = factor, clamped_mlp = factor, clamped_mlp_backward = factor, rope = factor, gated_mlp = factor,
-  scaled_rope = factor,
+  scaled_rope = factor, adaptive_norm = factor,
   exchange_share = { "fraction", default = 0.0 }, deduplicate_tokens = flag,
   routing_factor = { "nonnegative", default = 1.0, most = 1e3 },
   quantised_gathers = { "string", default = "none", one_of = { "none", "fp8", "all" } },

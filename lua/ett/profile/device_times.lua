@@ -353,6 +353,7 @@ local function streamed_bytes(self, op, shape, dtype, pass)
   if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "rope" then bytes = bytes * self.stack.rope end
   if op.gated then bytes = bytes * self.stack.gated_mlp end
+  if op.adaptive then bytes = bytes * self.stack.adaptive_norm end
   if shape.clamped == 1 then
     bytes = bytes * (pass == "backward" and self.stack.clamped_mlp_backward or self.stack.clamped_mlp)
   end
