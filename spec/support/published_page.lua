@@ -1,5 +1,8 @@
 --- ACCURACY.md: the figures of `ett bench published` as a page.
-local choices = require "published_choices"
+--
+-- Its last section is written by hand and kept: choices of mechanisms, priors and values of unstated fields. Each
+-- correction in published.lua has an item there.
+local tree = require "tree"
 
 local page = {}
 
@@ -8,7 +11,7 @@ local intro = [[
 
 This page compares ett's estimates with training steps that others measured and published. It was written by
 `ett bench published --page ACCURACY.md` on %s at commit %s.
-Edit spec/support/published_page.lua and published_choices.lua, not this page.
+Edit the last section here, and the others in spec/support/published_page.lua.
 
 Each row of the data is one published measurement. Its grade says how much of its configuration is known. A: all that
 an estimate needs. A-: one secondary item is inferred, or the figure has few digits. B: an item is missing or ambiguous.
@@ -94,9 +97,11 @@ vTrain's plans of one model, batch and number of GPUs form a set. Pairs whose me
 compared. The regret is the measured time of the plan with the shortest estimate over that of the best plan, less 1.
 ]]
 
+local kept = "## Choices made after errors were seen"
+
 local head = "| | answered | error | median | bias | inside | half-width |\n|---|---|---|---|---|---|---|"
 
---- Writes the page of bench.results.
+--- Writes the page of bench.results, with the last section of ACCURACY.md.
 ---@param asked table[] groups of ett bench literature
 function page.write(path, results, asked)
   local out = { intro:format(os.date "!%Y-%m-%d", command "git rev-parse --short HEAD" or "unknown") }
@@ -122,7 +127,8 @@ function page.write(path, results, asked)
     out[#out + 1] = ("- %d: %s"):format(results.refused[reason], reason)
   end
   if next(results.refused) == nil then out[#out + 1] = "None." end
-  out[#out + 1] = "\n" .. choices
+  local before = tree.read "ACCURACY.md"
+  out[#out + 1] = "\n" .. before:sub((assert(before:find(kept, 1, true), "ACCURACY.md lacks its last section")))
   local file = assert(io.open(path, "w"))
   file:write((table.concat(out, "\n"):gsub("\n\n\n+", "\n\n")))
   file:close()
