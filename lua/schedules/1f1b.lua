@@ -4,9 +4,6 @@ local schedule = { name = "1f1b",
   summary = "one forward, one backward, with a flush: at most pp micro-batches in flight",
   source = "Narayanan et al. 2021, section 2.2.1 (arXiv 2104.04473)" }
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)
   local units, m = {}, p.micro_batches
   local warm = math.min(m, p.pp - stage)

@@ -2,11 +2,8 @@
 local schedule = { name = "breadth_first", summary = "all micro-batches through one model chunk after the other",
   source = "Lamy-Poirier 2023, Breadth-First Pipeline Parallelism, section 3 (arXiv 2211.05953)" }
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.micro_batches * p.vp end
 
---- Units of one stage, in order.
----@param p table a plan: vp, micro_batches
 function schedule.order(_, p)
   local units = {}
   for chunk = 1, p.vp do

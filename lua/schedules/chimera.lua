@@ -7,19 +7,15 @@ local schedule = { name = "chimera", chunks = 1, exact_chunks = true, ways = 2,
 --- The slice that a chunk of a stage holds: chunk 1 of the way down, chunk 2 of the way up.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or p.pp + 1 - stage end
 
---- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.pp % 2 == 0 then return nil end
   return ("needs an even pp, got %d"):format(p.pp)
 end
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.pp end
 
---- Units of one stage, in order: by their start in units of equal length. The j-th micro-batch of a way enters its
---- pipeline at 2 j, in blocks of pp micro-batches that follow every 2 pp.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
+--- Units by their start, at equal lengths. The j-th micro-batch of a way enters its pipeline at 2 j, in blocks of pp
+--- micro-batches that follow every 2 pp.
 function schedule.order(stage, p)
   local units, start = {}, {}
   for i = 1, p.micro_batches do -- odd ones go down, even ones up

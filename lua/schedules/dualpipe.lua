@@ -6,13 +6,10 @@ local schedule = { name = "dualpipe", chunks = 1, exact_chunks = true, ways = 2,
   summary = "both ways at once, forward and backward in pairs, weights held twice (DeepSeek-V3)",
   source = "DeepSeek-AI 2024, section 3.2.1 (arXiv 2412.19437); order as github.com/deepseek-ai/DualPipe" }
 
---- The slice of the model in a chunk of a stage.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or p.pp + 1 - stage end
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.pp + 1 end
 
---- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.pp % 2 > 0 then return ("needs an even pp, got %d"):format(p.pp) end
   if p.micro_batches % 2 > 0 then return ("needs an even number of micro_batches, got %d"):format(p.micro_batches) end
@@ -20,9 +17,6 @@ function schedule.refuse(p)
   return ("needs micro_batches of at least 2 pp = %d, got %d"):format(2 * p.pp, p.micro_batches)
 end
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)
   local place, each = math.min(stage, p.pp + 1 - stage), p.micro_batches // 2 -- half of the micro-batches per direction
   return paired_order { place = place, behind = p.pp // 2 - place, near = stage > p.pp // 2 and 2 or 1,

@@ -5,21 +5,15 @@ local schedule = { name = "dualpipe_v", chunks = 2, exact_chunks = true, pairs =
   summary = "V-shaped placement, forward and backward in pairs: DualPipe on half the stages",
   source = "github.com/deepseek-ai/DualPipe, dualpipev.py; order as PyTorch's ScheduleDualPipeV" }
 
---- The slice of the model in a chunk of a stage.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or 2 * p.pp + 1 - stage end
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp + 1 end
 
---- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.micro_batches >= 2 * p.pp then return nil end
   return ("needs micro_batches of at least 2 pp = %d, got %d"):format(2 * p.pp, p.micro_batches)
 end
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)
   return paired_order { place = stage, behind = p.pp - stage, near = 1, micro_batches = p.micro_batches,
     after = { 0, 0 } }

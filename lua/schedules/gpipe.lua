@@ -4,8 +4,6 @@ local schedule = { name = "gpipe",
   summary = "all micro-batches forward, then all backward",
   source = "Huang et al. 2019, GPipe (arXiv 1811.06965)" }
 
---- Units of one stage, in order.
----@param p table a plan: micro_batches
 function schedule.order(_, p)
   local units = {}
   for i = 1, p.micro_batches do units[i] = { "F", i, 1 } end

@@ -5,15 +5,12 @@
 local schedule = { name = "hanayo", summary = "zigzag placement in waves, 1F1B without a second copy of the weights",
   source = "Liu et al. 2023, Hanayo: Harnessing Wave-like Pipeline Parallelism, section 3 (arXiv 2308.15762)" }
 
---- The slice that a chunk of a stage holds.
 function schedule.slice(stage, chunk, p)
   return (chunk - 1) * p.pp + (chunk % 2 == 1 and stage or p.pp + 1 - stage)
 end
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.vp * math.min(2 * p.pp, p.micro_batches) end
 
---- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.vp % 2 == 0 then return nil end
   return ("needs an even vp, got %d"):format(p.vp)
@@ -97,9 +94,6 @@ end
 
 local known = {}
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, vp, micro_batches
 function schedule.order(stage, p)
   local key = ("%d %d %d"):format(p.pp, p.vp, p.micro_batches)
   if known.key ~= key then known = { key = key, orders = shortest(p) } end

@@ -4,10 +4,7 @@ local schedule = { name = "interleaved",
   summary = "1F1B over vp model chunks a stage: a bubble vp times smaller",
   source = "Narayanan et al. 2021, section 2.2.2 (arXiv 2104.04473); Megatron-LM's order" }
 
---- Units of one stage, in order. A group of micro-batches passes through one chunk after the other; the last may be
---- smaller.
----@param stage integer 1 is the first
----@param p table a plan: pp, vp, micro_batches, interleave_group
+--- A group of micro-batches passes through one chunk after the other; the last group may be smaller.
 function schedule.order(stage, p)
   local m, total, group = p.micro_batches, p.micro_batches * p.vp, p.interleave_group or p.pp
   while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- as in Megatron-LM

@@ -6,18 +6,14 @@ local schedule = { name = "interleaved_zb",
 --- Number of forwards before the first backward.
 local function warm_up(stage, p) return math.min(p.micro_batches * p.vp, p.pp - stage + (p.vp - 1) * p.pp) end
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(stage, p) return math.min(warm_up(stage, p) + stage, p.micro_batches * p.vp) end
 
---- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.micro_batches % p.pp == 0 then return nil end
   return ("needs micro_batches to be a multiple of pp = %d, got %d"):format(p.pp, p.micro_batches)
 end
 
---- Units of one stage, in order. A group of pp micro-batches passes through one chunk after the other.
----@param stage integer 1 is the first
----@param p table a plan: pp, vp, micro_batches (a multiple of pp)
+--- A group of pp micro-batches passes through one chunk after the other.
 function schedule.order(stage, p)
   local group, total = p.pp * p.vp, p.micro_batches * p.vp
   local function unit(kind, n) -- the n-th of its kind, from 0

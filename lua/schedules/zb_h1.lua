@@ -4,12 +4,8 @@ local schedule = { name = "zb_h1", chunks = 1,
   summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)",
   source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.1 (arXiv 2401.10241)" }
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.pp end
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)
   local units, m = {}, p.micro_batches
   local function add(kind, micro_batch) units[#units + 1] = { kind, micro_batch } end

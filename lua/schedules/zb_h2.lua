@@ -5,12 +5,8 @@ local schedule = { name = "zb_h2", chunks = 1, exact_chunks = true,
   summary = "1F1B with longer warm-up and split backward: no bubble between steps (zero bubble, H2)",
   source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.2 (arXiv 2401.10241)" }
 
---- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp - 1 end
 
---- Units of one stage, in order.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)
   local units, m = {}, p.micro_batches
   local forward, backward, weight = 0, 0, 0

@@ -5,16 +5,12 @@ local schedule = { name = "zb_v", chunks = 2, exact_chunks = true,
   summary = "V-shaped placement with split backward: no bubble at equal units (zero bubble, V)",
   source = "Qi et al. 2023, section 6 (arXiv 2401.10241); order as PyTorch's ScheduleZBVZeroBubble" }
 
---- The slice of the model in a chunk of a stage.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or 2 * p.pp + 1 - stage end
 
 --- Largest number of forwards (of half a stage each) whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp end
 
---- Units of one stage, in order: the order for at least 2 pp - 1 micro-batches, without the micro-batches beyond the
---- step's.
----@param stage integer 1 is the first
----@param p table a plan: pp, micro_batches
+--- The order for at least 2 pp - 1 micro-batches, without the micro-batches beyond the step's.
 function schedule.order(stage, p)
   local units, m = {}, math.max(2 * p.pp - 1, p.micro_batches)
   local made = { F = { 0, 0 }, B = { 0, 0 }, W = { 0, 0 } }

@@ -106,11 +106,6 @@ local function node_of(config)
   return processes > 0 and processes % machines == 0 and processes // machines or nil
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
----@param assume fun(format: string, ...)
 function accelerate.plan(config, given, model, note, assume)
   local kind = config("", "distributed_type", "NO"):upper()
   local precision = config("", "mixed_precision", "no", "boolean")

@@ -151,7 +151,6 @@ local function set_states(p, config, note)
   p.optimizer_bytes = export.master_bytes(p) + (one_state[name] and 4 or 8)
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
 return function(config, given, _, note, assume)
   local stage = config("zero_optimization", "stage", 0)
   local clip, clip_open = config("", "gradient_clipping", 0) -- "auto": max_grad_norm of Transformers, by default 1

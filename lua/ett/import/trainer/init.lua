@@ -4,6 +4,10 @@
 --   local plan, notes = require("ett.import.trainer").read("llama3_8b.toml", model, { dp = 64 })
 --
 -- The model is not in the file. notes: settings of the file that the plan does not state.
+--
+-- The module of each trainer has a function plan(config, given, model, note, assume). config(section, name, default)
+-- returns a field (trainer/reader.lua); given has plan fields that override the file. note(format, …) adds a note.
+-- assume(format, …) names a setting that neither the file nor an argument states.
 local accelerate = require "ett.import.trainer.accelerate"
 local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"

@@ -63,11 +63,6 @@ local function stack_of(config)
     .. (config("", "use_iota_embed", false) and ":one_hot_embedding" or "") -- layers/embeddings.py
 end
 
----@param config fun(section: string, name: string, default: any?): any
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
----@param assume fun(format: string, ...)
 return function(config, given, model, note, assume)
   local size = mesh(config, given)
   if size.pipeline > 1 then

@@ -68,10 +68,6 @@ local function set_parallel(p, config, given, model, note)
   if not given.recompute then p.recompute = whole and "full" or "none" end
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
 function nanotron.plan(config, given, model, note)
   local p = { stack = "nanotron", seq = config("tokens", "sequence_length"),
     micro_batch = config("tokens", "micro_batch_size", 1),

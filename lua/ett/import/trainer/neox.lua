@@ -69,11 +69,6 @@ local function lacks_flash(config)
   return found or types[1] == nil
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
----@param assume fun(format: string, ...)
 function neox.plan(config, given, model, note, assume)
   local stages, tensor = config("", "pipe_parallel_size", 0), config("", "model_parallel_size", 0)
   local degrees = { pp = given.pp or math.max(1, stages), tp = given.tp or math.max(1, tensor) }

@@ -277,11 +277,6 @@ local function add_missing(p, config, given, assume)
   end
 end
 
----@param config fun(section: string, name: string, default: any?): any
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
----@param assume fun(format: string, ...)
 return function(config, given, model, note, assume)
   refuse_old(config)
   -- Other fields depend on the degrees, so words replace these first.

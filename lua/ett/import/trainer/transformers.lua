@@ -258,11 +258,6 @@ local function has_fsdp(config)
   return #words > 0 or next(section) ~= nil or first(config, "fsdp_version") ~= nil
 end
 
----@param config fun(section: string, name: string, default: any?): any, boolean?, boolean?
----@param given table plan fields that override the file
----@param model table
----@param note fun(format: string, ...)
----@param assume fun(format: string, ...)
 function transformers.plan(config, given, model, note, assume)
   local method = config("", "finetuning_type", "")
   local program = config("", "base_model", "") ~= "" and "axolotl"
