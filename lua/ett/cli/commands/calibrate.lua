@@ -28,8 +28,8 @@ return {
   summary = "make a cluster's coefficient files from folders of samples",
   usage = "calibrate CLUSTER FOLDER ... --source WORDS [--into FOLDER] [--json]\n"
     .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",
-  description = "Fits every operator and collective sampled in the folders, and writes small coefficient files into\n"
-    .. "the folder that the cluster's init.lua names, such as profile = \"profile\".\n"
+  description = "Fits every operator and collective sampled in the folders. Writes small coefficient files into the\n"
+    .. "folder that the cluster's init.lua names, such as profile = \"profile\".\n"
     .. "Predictions then need no samples. Each file states its source, date of fit and held-out error.",
   options = {
     { "source", "WORDS", "state where the samples come from; every file quotes it" },

@@ -257,7 +257,7 @@ return {
     { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "
       .. "the model, too" },
     { "plan", "FILE", "with --model: sequence, batch, precision and devices from a file of torchtitan (TOML), "
-      .. "DeepSpeed (JSON), MaxText, GPT-NeoX, Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl; or a file of "
+      .. "DeepSpeed (JSON), MaxText, GPT-NeoX, Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl. Also a file of "
       .. "--megatron-args" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
