@@ -65,7 +65,7 @@ function op.law(s, device, pass)
 end
 
 --- Queries and keys per key head, values and outputs per value head; per token and head the fp32 rate of the update and
---- the fp32 decays; the fp32 states of chunks are written and read.
+--- the fp32 decays. The fp32 states of chunks are written and read.
 function op.bytes(s, dtype, pass)
   local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
   local streams = 4.0 * s.key_heads * s.key_dim + s.heads * (5.0 * s.value_dim + 2.0 * s.key_dim)

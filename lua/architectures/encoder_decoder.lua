@@ -1,6 +1,6 @@
 --- Encoder-decoders: T5 (Raffel et al. 2020). `layers` and the plan's seq belong to the decoder; the encoder has
 --- encoder_layers and reads encoder_seq tokens. The encoder's layers come first in the pipeline. Its stages send the
---- encoder's tokens; from the first decoder layer on, stages send the encoder's output with the decoder's tokens, and
+--- encoder's tokens. From the first decoder layer on, stages send the encoder's output with the decoder's tokens, and
 --- the gradients of both (Megatron-LM, encoder-and-decoder pipelines).
 --
 -- ett looks up the decoder's tokens on the first stage, Megatron-LM on the first stage with decoder layers.

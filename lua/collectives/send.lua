@@ -1,6 +1,6 @@
 --- Send: one message from one rank to another. Concurrent messages out of a unit share its links.
 --
--- NCCL sends small messages by LL inside a node only; connections over the network have no buffers for it
+-- NCCL sends small messages by LL inside a node only. Connections over the network have no buffers for it
 -- (NVIDIA/nccl src/enqueue.cc, addP2pToPlan; NCCL_ALLOC_P2P_NET_LL_BUFFERS is 0).
 local function timer(r)
   if r.curve then return { { moved = r.factor, curve = r.curve } } end

@@ -44,7 +44,7 @@ local function reduces_in_switch(r)
 end
 
 -- Streams of the links inside the innermost unit. A chain takes the curves without their start, for its steps are
--- counted; in-switch reduction has no chain, and the time of the unit's own all_reduce.
+-- counted. In-switch reduction has no chain, and the time of the unit's own all_reduce.
 local function inside(r, tier, in_switch)
   local rounds, law = r.kind == "all_reduce" and 2 or 1, {}
   if in_switch then rounds = comm.factor("all_reduce", tier.inside) end

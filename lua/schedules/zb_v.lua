@@ -1,5 +1,5 @@
 --- Zero-bubble schedule V: each stage holds one slice of the first half of the model and one of the second half, in
---- reverse order; the last slice is on the first stage. With equal units there is no bubble, with the activations of
+--- reverse order. The last slice is on the first stage. With equal units there is no bubble, with the activations of
 --- 1F1B.
 local schedule = { name = "zb_v", chunks = 2, exact_chunks = true,
   summary = "V-shaped placement with split backward: no bubble at equal units (zero bubble, V)",

@@ -335,7 +335,7 @@ static int offloads(const ett_step_plan *p) {
 }
 
 /* Lengthens the passes of a slot by waits for the host. Activations go to the host in the
- * forward pass and return in the backward pass; weights arrive for both; gradients go to
+ * forward pass and return in the backward pass. Weights arrive for both; gradients go to
  * the host in the backward pass, or during the weight gradients of a split pass. */
 static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v,
                           int split) {

@@ -146,7 +146,7 @@ local patterns = {
   end,
   --- Context parallelism. all_gather: the forward pass gathers keys and values, the backward pass reduce-scatters their
   --- gradients (Llama 3, section 3.3.2). ring: blocks of keys and values pass from rank to rank during attention to the
-  --- previous block; the backward pass moves blocks with gradients, one step more (Liu et al. 2023, arXiv 2310.01889).
+  --- previous block. The backward pass moves blocks with gradients, one step more (Liu et al. 2023, arXiv 2310.01889).
   --- ulysses: all-to-alls of queries, keys, values and output.
   --- PyTorch's context_parallel (_attention.py, _templated_ring_attention and its backward pass): a gather overlaps the
   --- attention to the rank's own block, and gradients of keys and values pass around a ring in fp32 under both methods.

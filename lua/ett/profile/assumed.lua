@@ -11,7 +11,7 @@ local assumed = {}
 
 -- These values are assumed. Of products: the share of the peak rate that they reach, and the factor from the time to
 -- each end of its interval. Of memory-bound operators: the relative half-width. gelu reaches 0.83 to 0.97 of the
--- bandwidth sampled for residual_add on the A100, and 0.66 to 0.79 on the GH200; a half-width of 0.25 covers both.
+-- bandwidth sampled for residual_add on the A100, and 0.66 to 0.79 on the GH200. A half-width of 0.25 covers both.
 local assumed_share, assumed_factor, assumed_stream_spread = 0.6, 1.6, 0.25
 local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 

@@ -448,7 +448,7 @@ local function by_family(self, op, shape, dtype, pass)
 end
 
 -- Time of one run of an operator alone, or nil. For an operator that was never measured, the kernels of its family give
--- the order of magnitude; its interval reaches from half to twice the time.
+-- the order of magnitude. Its interval reaches from half to twice the time.
 local function time_alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
   local seconds, spread, provenance

@@ -176,7 +176,7 @@ in_step.host = { grace = 1.87 }
 
 --- The rate of large products and attention is proportional to the device's power limit to this exponent, unless their
 --- kernel times already respect the limit (`power_factor` in ett.profile.device_times). Power grows at most with the
---- cube of the clock, and linearly if the voltage is at its minimum; the fitted value is between the two. The bursts of
+--- cube of the clock, and linearly if the voltage is at its minimum. The fitted value is between the two. The bursts of
 --- the kernel tables are too short for throttling, except under a power limit far below the demand.
 in_step.power_exponent = 0.536
 

@@ -45,8 +45,8 @@ function Surfaces:add(op, s, pass, seconds)
   pool.surface = nil
 end
 
--- Above the first number of points, the scales of an earlier surface are kept until the points have grown by half;
--- above the second, they are kept for good.
+-- Above the first number of points, the scales of an earlier surface are kept until the points have grown by half.
+-- Above the second, they are kept for good.
 local searched_points, most_searched = 200, 400
 
 --- The surface of a pool ("gemm forward"), fitted at its first use; nil without samples.

@@ -34,7 +34,7 @@ function frozen.layers(layers, p)
 end
 
 --- Adds an adapter of some outputs of a product: two products and a sum. For a column-parallel product, each tensor
---- rank computes a part of the low rank and gathers it; for a row-parallel product, the ranks all-reduce (Megatron's
+--- rank computes a part of the low rank and gathers it. For a row-parallel product, the ranks all-reduce (Megatron's
 --- ParallelLinearAdapter). Dropout is a kernel of its own with a mask of bytes; the first product stores its result.
 ---@param outputs integer
 ---@param same_input boolean whether another adapter reads this input

@@ -49,7 +49,7 @@ local weights_of = quantised.weights_of
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they
 --- replace the 16-bit weights. The backward pass reads transposed copies, unless the device's products read any layout
 --- of fp8 tensors. A layer without a backward pass has no transposed copies. A stack that keeps a single copy
---- transposes it in each backward pass; copies of types other than fp8 and fp8_block have scales of their own.
+--- transposes it in each backward pass. Copies of types other than fp8 and fp8_block have scales of their own.
 ---@param dtype string in which the product runs
 local function quantised_bytes(state, item, dtype)
   local how = state.software.quantised_weights
@@ -241,7 +241,7 @@ local function attention_output(s, width)
 end
 
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
---- of execution, of reduce-scatters and of all-to-alls; it repeats the rest. Grouped products of experts are not
+--- of execution, of reduce-scatters and of all-to-alls. It repeats the rest. Grouped products of experts are not
 --- counted as products, and they are repeated. (torchtitan, distributed/activation_checkpoint.py and
 --- models/deepseek_v3/infra/parallelize.py: _op_sac_save_list has aten.mm, not aten._grouped_mm. Until 2026 the list of
 --- models/qwen3 had no all-to-alls: repeats_exchanges.)

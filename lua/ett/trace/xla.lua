@@ -159,7 +159,7 @@ local function first_shape(shape)
 end
 
 --- The shape of the message of a collective, from the shapes of its row or of both halves. A send gives its operand, a
---- context and a token, and send-done only a token; a recv-done gives the message and a token (HloSendInstruction and
+--- context and a token, and send-done only a token. A recv-done gives the message and a token (HloSendInstruction and
 --- HloRecvDoneInstruction in xla/hlo/ir/hlo_instructions.cc).
 function xla.message_shape(opcode, first, last)
   if opcode == "send" then return first_shape(first) end

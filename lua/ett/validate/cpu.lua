@@ -244,7 +244,7 @@ local function visit(one, count, steps, job, watch)
 end
 
 --- Begins to train cases in turn, `steps` steps of each. In a pipeline a stage may wait or compute while another
---- program runs; its cases are trained until `steps` steps were undisturbed or 3 * steps are done.
+--- program runs. Its cases are trained until `steps` steps were undisturbed or 3 * steps are done.
 ---@param job table? of ett.dist; without one this process trains alone
 ---@param watch table of ett.validate.watch
 function validate_cpu.train(cases, steps, job, watch)

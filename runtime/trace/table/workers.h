@@ -1,7 +1,7 @@
 /* workers.h - threads that share independent pieces of work.
  *
  * The threads are kept between jobs. A new thread waits for some milliseconds on the
- * core of its creator; a waiting thread that is woken begins at once on a free core. */
+ * core of its creator. A waiting thread that is woken begins at once on a free core. */
 #ifndef ETT_TRACE_WORKERS_H
 #define ETT_TRACE_WORKERS_H
 

@@ -251,7 +251,7 @@ local function print_batch_table(rows, chosen, asked)
   for _, line in ipairs(require("ett.trace.text").table(columns, lines)) do print(line) end
 end
 
---- Prints the metrics of several traces; an unreadable trace is a row with its error, and so is one that lacks data for
+--- Prints the metrics of several traces. An unreadable trace is a row with its error, and so is one that lacks data for
 --- all metrics that were asked for.
 local function batch(paths, opts, chosen, asked)
   local rows, failed, runs = {}, false, {}

@@ -327,7 +327,7 @@ local function flags_of(config, amp)
 end
 
 --- The value of ${NAME:default} in a file of Primus when the environment does not set NAME (primus/core/utils/
---- yaml_utils.py, parse_yaml); other values are returned unchanged.
+--- yaml_utils.py, parse_yaml). Other values are returned unchanged.
 local function without_environment(value)
   if type(value) ~= "string" then return value end
   local text, count = value:gsub("%${[^:{}]+:([^}]*)}", "%1")

@@ -2,7 +2,7 @@
 --
 -- The analytic time has parts that grow with the tokens. The traffic of the weights, or of their gradients, does not
 -- grow. The trees are fitted to single products. A correction of the growing parts comes from long products with the
--- same weight; a correction of the weights' traffic comes from thin products with the weights of all experts. No
+-- same weight. A correction of the weights' traffic comes from thin products with the weights of all experts. No
 -- correction depends on the number of tokens, so that the time never falls with more tokens.
 local experts = {}
 

@@ -121,7 +121,7 @@ function gemm.analyse(device, dtype, x)
 end
 
 -- Assembly kernels of AMD's aiter need n and k in multiples of 64 (aiter/tuned_gemm.py). For weights of 100, 200 and
--- 800 columns its table has only Triton kernels; they take up to ten times as long as weights of 256 columns.
+-- 800 columns its table has only Triton kernels. They take up to ten times as long as weights of 256 columns.
 local function misses_kernels(device, dtype, row)
   return device.vendor == "amd" and dtype == "bf16" and (row.n % 64 > 0 or row.k % 64 > 0)
 end

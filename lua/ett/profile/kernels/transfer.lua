@@ -20,7 +20,7 @@ local abs, exp, log, max, min, sqrt = math.abs, math.exp, math.log, math.max, ma
 -- Half-widths that a transfer adds to the 90 % interval of the logarithm of the time. In this order: from a device
 -- whose multiprocessors have the same rate; from any other device; for fp8_block, whose kernels are written for one
 -- architecture; from another vendor. If devices are left out in turn, 90 % of their rows are inside (`ett bench
--- kernels`). Fitted without one device at a time, the first three are 0.09 to 0.10, 0.28 to 0.29 and 0.42 to 0.55; the
+-- kernels`). Fitted without one device at a time, the first three are 0.09 to 0.10, 0.28 to 0.29 and 0.42 to 0.55. The
 -- last is fitted to MI355X alone.
 local chip_spread, other_spread, block_spread, vendor_spread = 0.1, 0.3, 0.6, 0.6
 

@@ -128,8 +128,8 @@ local function complete(view, list, calls, files)
   return found > 0 or #list > 0 and made == 0, found < made
 end
 
---- A launch: each row follows what its stream waits for. An event that ends later than the row starts has a wrong id;
---- then, after an unknown event, and between the rows of one call (a CUDA graph), other rules find the dependencies.
+--- A launch: each row follows what its stream waits for. An event that ends later than the row starts has a wrong id.
+--- Then, after an unknown event, and between the rows of one call (a CUDA graph), other rules find the dependencies.
 local function launch(state, unknown, step, exact)
   local last = {}
   for _, row in ipairs(step.rows) do
