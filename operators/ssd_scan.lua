@@ -47,7 +47,7 @@ local function rows_of(s)
     (s.heads + 0.0) * s.state * s.head_dim / s.chunk
 end
 
---- Forward reads x, B and C twice and the time steps, writes y, and writes and reads C B'. The fp32 states are written and
+--- Forward reads x, B and C twice and the time steps, writes y, and writes and reads C B'. Fp32 states are written and
 --- read twice. Backward reads as much, and writes all gradients, those of the states included.
 function op.bytes(s, dtype, pass)
   local x, b, scores, states = rows_of(s)

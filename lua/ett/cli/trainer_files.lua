@@ -12,8 +12,8 @@ local trainer_files = {}
 ---@param many boolean? whether each may be given several times
 function trainer_files.options(many)
   return { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), "
-    .. "or a list. Also a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes. With --model only the "
-    .. "plan", many = many },
+    .. "or a list. Also a YAML file of NeMo, Megatron-Bridge, Primus or Megatron-LM's moe_recipes. With --model only "
+    .. "the plan", many = many },
     { "plan", "FILE", "with --model: read the plan from a file of torchtitan (TOML), DeepSpeed (JSON), MaxText, "
       .. "GPT-NeoX, Accelerate, nanotron, TRL, LLaMA-Factory or Axolotl; or a file of --megatron-args", many = many }
 end
