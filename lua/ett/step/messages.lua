@@ -185,8 +185,8 @@ end
 ---
 --- In a forward pass, the gather of a tensor-parallel region overlaps the next product, and the reduce-scatter the
 --- previous product. In a backward pass it is the reverse. A backward pass has two gradient products, of which one
---- overlaps the collective, so half of their time counts. Some software also overlaps the all-reduce of the input gradient with
---- the weight-gradient product, which does not depend on it (stack field hides_sums).
+--- overlaps the collective, so half of their time counts. Some software also overlaps the all-reduce of the input
+--- gradient with the weight-gradient product, which does not depend on it (stack field hides_sums).
 ---
 --- In a split backward pass the weight-gradient product runs later, and the sum is exposed
 --- (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute). Transformer Engine refuses a
