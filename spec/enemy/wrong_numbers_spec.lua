@@ -1,4 +1,4 @@
---- Values that earlier versions answered: each is refused with the sentence given here.
+--- Values out of range, unknown names and contradictions: each is refused with the sentence given here.
 local lfs = require "lfs"
 local refusal = require "refusal"
 local folders = require "ett.base.folder"
