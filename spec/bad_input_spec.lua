@@ -1,7 +1,7 @@
 -- Bad input gives one line that names file, field, value and valid values; exit status 1, or 2 if the
 -- command line itself is wrong; no traceback; no files remain.
 local refusal = require "refusal"
-local folder, refused, run, write = refusal.folder, refusal.refused, refusal.run, refusal.write
+local refused, run, write = refusal.refused, refusal.run, refusal.write
 
 local config = [[
 gpu_name: NVIDIAA100-SXM4-80GB
@@ -59,21 +59,6 @@ describe("a configuration", function()
       refused("predict --config c.yml", case[2])
     end)
   end
-
-  it("whose aliases expand without end is refused", function()
-    local lines = { "a0: &a0 [x,x,x,x,x,x,x,x,x,x]" }
-    for i = 1, 9 do lines[#lines + 1] = ("a%d: &a%d [%s]"):format(i, i, (("*a%d,"):format(i - 1)):rep(10)) end
-    write("c.yml", table.concat(lines, "\n"))
-    refused("predict --config c.yml", "c.yml: line 6: aliases expand to more than 1000000 values")
-  end)
-
-  it("of 100 MB is refused at once, without reading it", function()
-    local file = assert(io.open(folder .. "/c.yml", "w"))
-    file:seek("set", 100 * 1024 * 1024 - 1)
-    file:write("x")
-    file:close()
-    refused("predict --config c.yml", "'c.yml' is larger than the limit of 16777216 bytes for its kind")
-  end)
 
   it("that is missing or a folder is refused", function()
     refused("predict --config nothing.yml", "cannot read 'nothing.yml': no such file or directory")

@@ -19,10 +19,6 @@ $ ett list operators
 $ ett list --quiet operators | grep -x rms_norm
 rms_norm
 
-$ ett list oprators
-ett: unknown kind 'oprators'; did you mean 'operators'?; known are architectures, ...
-?2
-
 # A file beside the script, or under ETT_PATH, is found by its name; one that cannot be loaded is said to be so.
 
 $ mkdir -p mine/operators; echo 'return { name = "relu2", summary = "squared ReLU", aliases = { "sq" } }' > mine/operators/relu2.lua; echo 'x =' > mine/operators/broken.lua; ETT_PATH=$PWD/mine ett list operators | grep -E 'relu2|broken'

@@ -24,10 +24,6 @@ hidden  layers  parameters  dp ...
   1024       8      0.17 B   4 ...
   1024      16      0.27 B   4 ...
 
-$ ett sweep --model llama layers=8 hidden=1000,1001 heads=16 vocab=32000 seq=1024 micro_batches=2
-ett: sweep: no model can be built: llama: heads = 16 must divide hidden = 1000, or give head_dim
-?1
-
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=1024 micro_batches=2
 ett: sweep: give several values to at least one field, such as pp=1,2,4
 ?2

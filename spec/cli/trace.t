@@ -228,10 +228,6 @@ $ ett trace $SPEC/trace_run --what-if faster
 ett: what-if: cannot read 'faster'; forms: 'attention*0.5', 'link.intra*2', 'host*0.5', 'rank 0 not late', 'dp=8->64'
 ?2
 
-$ ett trace $SPEC/trace_run --what-if 'nothing_like_it*2'
-ett: what-if: 'nothing_like_it*2' changes nothing in this trace; names that it knows: 'gemm', 'all_reduce'
-?1
-
 $ ett samples from-trace
 ett: samples from-trace: needs DIR
 ?2

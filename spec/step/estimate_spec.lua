@@ -431,8 +431,6 @@ describe("estimate", function()
       experts = 8, top_k = 2 })
     local e = run({ dp = 2, tp = 4, ep = 8, etp = 1 }, { model = moe })
     near(4 * 1 * 3 * 1024 * 2816, e.stages[1].expert_parameters, "one expert a rank, unsplit")
-    local why = raised(run, { dp = 2, tp = 4, ep = 16, etp = 1 }, { model = moe })
-    assert.matches("ep %* etp = 16 must divide dp %* cp %* tp = 8; nearest is 8", why)
   end)
 
   it("first and last slices may hold embedding and head alone", function()

@@ -17,7 +17,8 @@ local function filled(node)
   return node
 end
 
---- The root of a document, { name =, attributes = { name = value }, text =, children … }. Raises if it is not well-formed.
+--- The root of a document, { name =, attributes = { name = value }, text =, children … }. Raises if the text is not
+--- well-formed.
 function xml.read(text)
   return folders.within(function(folder)
     folders.write(folder .. "/read.py", reader)
