@@ -1,4 +1,4 @@
---- What holds for the bindings of all rooms: messages name wrong elements of lists, and finalisers may run twice.
+--- The bindings of all rooms: messages name wrong elements of lists, and finalisers may run twice.
 local command = require "command"
 local step_core = require "step_core"
 

@@ -1,4 +1,4 @@
---- The estimating examples run, and what their comments promise of measured steps holds.
+--- The examples that estimate run, and their errors are those that their comments state.
 local command = require "command"
 local find = require "ett.base.find"
 local host = require "ett.host"

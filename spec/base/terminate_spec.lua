@@ -1,4 +1,4 @@
---- SIGTERM, as Slurm and timeout send it: what was begun is put away, rows stay whole, and the process dies of it.
+--- SIGTERM, as Slurm and timeout send it: temporary files are removed, rows stay whole, and the process ends.
 local command = require "command"
 local host = require "ett.host"
 local lfs = require "lfs"

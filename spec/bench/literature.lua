@@ -1,4 +1,4 @@
---- Measured steps of the literature against ett's estimates, each as a planner would ask for it: model, cluster and the
+--- Measured steps of the literature against ett's estimates, each as a planner would write it: model, cluster and the
 -- words of a command line. No step is one of the rows that ett's factors were fitted on.
 --
 -- literature.tsv has one step a line, columns separated by tabs: name, cluster (a name, or a file of support), words

@@ -1,4 +1,4 @@
-/* Lua's allocator: contents survive every resize, blocks do not overlap, the bound holds.
+/* Lua's allocator: resizing keeps contents, blocks do not overlap, the limit holds.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Numbers, UTF-8 and hashes: what every reader stands on. */
+/* Numbers, UTF-8 and hashes. */
 #include <ctype.h>
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The parts of runtime/step that Lua sees only through others. */
+/* Parts of runtime/step that no binding calls directly. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

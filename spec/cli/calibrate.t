@@ -18,7 +18,7 @@ $ ett calibrate perlmutter /nowhere --source y
 ett: calibrate: '/nowhere' is not a folder
 ?1
 
-# Nothing is written where nothing can be fitted, and what is no folder is said before the fits.
+# If nothing can be fitted, nothing is written. A path that is no folder is refused before the fits.
 
 $ mkdir s; printf 'mp,b,l,dim,F_dur(us)\n1,4,512,1024,5\n' > s/A100_gelu_fp16.csv; ett calibrate perlmutter s --into out --source us; ls out; : > file; ett calibrate perlmutter s --into file --source us
 ett: s: nothing to calibrate: forward 1 shape; at least 8 are needed: measure more shapes

@@ -53,7 +53,7 @@ $ mkdir s; printf 'mp,b,l,dim,F_dur(us),B_dur(us)\n1,4,512,1024,5,9\n\377\n' > s
 ett: s/A100_gelu_fp16.csv: line 3: not UTF-8 at byte 48 (0xff)
 ?1
 
-# Tables that are all too short are a fault, once they are listed.
+# If all tables are too short, they are listed and the exit status is 1.
 
 # needs ett.regress_fit
 $ mkdir s; for op in gelu softmax; do printf 'mp,b,h,l,dim,F_dur(us),B_dur(us)\n1,4,8,512,1024,5,9\n' > s/Nine_${op}_fp16.csv; done; ett fit s --fresh
@@ -86,7 +86,7 @@ all_reduce fp16 all_reduce_1_8     2        0             -               -
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "B_dur(us),dim,l,b,mp,F_dur(us)"; for (i = 1; i <= 40; i++) printf "%.3f,%d,%d,4,1,%.3f\n", 90 + 20 * i * (1 + i % 4), 1024 * (1 + i % 4), 512 + 64 * i, 50 + 10 * i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s | wc -l
 3
 
-# What the gate sets aside is named by file, reason and line; of models from the cache too.
+# Dropped rows are listed by file, reason and line, also for models from the cache.
 
 # needs ett.regress_fit
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 60; i++) printf "1,4,%d,%d,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), (i == 30 ? 1000 : 1) * (50 + 10 * i * (1 + i % 4)) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s | tail -1; ett fit s --json | grep '"line"'; ett calibrate perlmutter s --into out --source us | tail -4

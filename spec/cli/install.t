@@ -21,7 +21,7 @@ lua
 operators
 ...
 
-# The executable alone says what it lacks; a link to it lacks nothing.
+# The executable alone names the missing files; a link to it works.
 
 $ cp "$(readlink -f "$(command -v ett)")" alone; ./alone list 2>&1 | sed "s,$(dirname "$PWD"),HERE,"; ln -s "$(readlink -f "$(command -v ett)")" linked; ./linked list --quiet clusters | grep dgx_a100$
 ett: cannot read the library at HERE/share/ett (No such file or directory); the executable needs the tree it was built or installed in: link to it, or move the whole tree

@@ -34,7 +34,7 @@ $ ett optimize budget=1e26
 ett: unknown parameter 'budget'; did you mean 'budget_flop'?
 ?2
 
-# Parameters that the search sets itself had no effect.
+# Parameters that the search chooses are refused.
 $ ett optimize pp=4
 ett: parameter 'pp' cannot be set: the search chooses it
 ?2
@@ -62,7 +62,7 @@ $ ett optimize --utilization 0.4
 least bandwidth: ... bytes/s, for 0.4 of the peak of 1024 pods of 32 H100 (32768 H100); util is that of the devices used
 ...
 
-# Fewest H100 in nodes of eight for a run of 30 days, 16 bits, and what 2 devices would do.
+# The fewest H100 in nodes of eight for a run of 30 days in 16 bits.
 $ ett optimize --model simple --cluster dgx_h100 --days 30 n_layers=48 d_model=8192 precision_bits=16
 ...
   ...compute   pp=...
@@ -72,7 +72,7 @@ $ ett optimize --model pods --cluster dgx_h100
 ett: optimize: --cluster needs --model simple
 ?2
 
-# Between time and money, one line for each trade that nothing beats.
+# The Pareto front of days and dollars.
 $ ett optimize --devices 64:2048:1 --pareto days,dollars
 pods  used   H100     days    util    dollars  bound by  layout
 2048  1989  63648   375.02  0.1960  1.719e+09  network   pp=221 dp=9 tp_hidden=1 tp_residual=1 microbatches=...
@@ -163,7 +163,7 @@ device_flops x 1.1 ...
 batch_scale x 2 ...
 pods x 1.1 ...
 
-# A gap that was asked for is told.
+# A given gap is printed.
 $ ett optimize --devices 776 --gap 0.05
 pods ...
  776 ...(gap 0.0...)

@@ -1,4 +1,4 @@
-# What `ett predict` and `ett sweep` say; figures are the business of specs.
+# Messages of `ett predict` and `ett sweep`; specs check the figures.
 $ ett predict
 ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; see `ett predict --help`
 ?2
@@ -129,7 +129,7 @@ $ ett predict --config some.yml --composition reference --tokens 1e12
 ett: predict: --tokens needs --composition default
 ?2
 
-A cluster is found by its file, its folder or its name; a name that is a file's without the ending says so.
+A cluster is found by its file, its folder or its name. For a file's name without the ending, the message names the file.
 $ mkdir -p lab; cp "$ETT_ROOT/clusters/dgx_h100.lua" mine.lua; cp mine.lua lab/init.lua; for c in mine.lua ./lab lab/ mine; do ett predict --cluster $c --model llama hidden=1024 layers=8 heads=8 vocab=32000 seq=1024 micro_batches=4 | head -1; done
 llama (...) on 1 x H100-SXM-80GB (...)
 llama (...) on 1 x H100-SXM-80GB (...)
@@ -154,7 +154,7 @@ $ mkdir -p mine/lua/architectures mine/lua/parts
 twofold (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
 ...
 
-# A plan that does not fit is priced, and said not to fit; scripts ask for exit 1.
+# A plan that does not fit is priced, and a line says so; --require-fit sets exit status 1.
 
 $ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
 ...
@@ -265,7 +265,7 @@ $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --e
 ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, got 'megatorn'; did you mean 'megatron'?
 ?2
 
-# Ranks and tiers: an order, and a network of three levels with a model of communication of one's own.
+# Ranks and tiers: an order, and a network of three levels with the user's model of communication.
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 pp=2 rank_order=pp-dp --json | grep rank_order
     "rank_order": "tp-cp-ep-pp-dp",
@@ -281,7 +281,7 @@ $ mkdir -p own/lua/collectives; echo 'return { name = "flat", summary = "all at 
 ett: flat.lua:1: collective 'flat': seconds must return a number of at least 0, or nil, got -...
 ?1
 
-An option of other commands says where it is.
+The message for an option of another command names that command.
 $ ett predict --model llama3-70b --cluster h100 --devices 256
 ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N, `ett search --vary devices=8,16 --each` those of several numbers
 ?2
@@ -309,7 +309,7 @@ $ mkdir few; printf 'tokens,width,F_dur(us),B_dur(us)\n512,1024,884,1183\n' > fe
   gelu                    ... assumed
 warning: no samples of ...; gelu has samples of 1 shape, and other shapes need a fit, from at least 8
 
-Files of the current folder are not searched; the message of an unknown name says how they are.
+Files of the current folder are not searched; the message of an unknown name says how to find them.
 $ for kind in operator stack schedule; do echo 'return {}' > "my_$kind.lua"; done; W='--model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2'; ett predict $W encoder_function_list=rms_norm,my_operator; ett predict $W stack=my_stack schedule=my_schedule; ett predict $W stack=my_stacks
 ett: llama: encoder_function_list: entry 2: unknown operator 'my_operator'; `--path .` finds my_operator.lua
 ett: plan: field 'schedule': unknown schedule 'my_schedule'; `--path .` finds my_schedule.lua; field 'stack': unknown stack 'my_stack'; `--path .` finds my_stack.lua

@@ -1,4 +1,4 @@
-# The prompt, through a pipe: no prompts are shown, what things come to is.
+# The prompt, through a pipe: prints results and no prompts.
 
 $ printf '1 + 1\n_ * 2\n2^40 / 3, 6 / 3, 1 / 0, { 2^40 / 3 }\nx = { b = 1, a = { 1, "two" } }\nx\nfor i = 1, 2 do\n  print(i)\nend\nnil, true\nhelp\n' | ett repl
 2
@@ -19,7 +19,7 @@ $ printf '1 +\n2\n-\n(\n3)\n1 1\n' | ett repl
 ett: line 1: unexpected symbol near '1'
 ?1
 
-# It survives every fault, and says each in a line.
+# It continues after every fault, and prints each in one line.
 
 $ ETT_MEMORY_LIMIT=128M; export ETT_MEMORY_LIMIT; printf '%s\n' 'error { }' 'error()' 'error "text"' 'local t; t.x = 1' '= 3' 'setmetatable({}, {__tostring = error})' 'local function f() return 1 + f() end f()' 't = {}; while true do t[#t + 1] = ("x"):rep(1e6) .. #t end' 't = nil' 'string.rep = nil' 'print = nil; pcall = nil' 'coroutine.yield()' 'coroutine.wrap(error)(nil)' 'require "nothing"' 'json.decode' 'require("ett.base.error").raise("plan", "pp must divide %d", 32)' '"still here"' | ett repl
 ett: {}
@@ -109,7 +109,7 @@ ett: line 1: unexpected symbol near <eof>
 $ echo help | ett repl | grep '^  ' | ett repl | grep -o '^step time'
 step time
 
-# `help` says what becomes of a local; the words may be calls.
+# `help` explains locals; its words may be calls.
 
 $ printf '%s\n' 'help()' 'exit()' '1' | ett repl | grep -c 'A `local` is lost after its input\|^1$'
 1

@@ -143,7 +143,7 @@ $ ett --version >&-
 ett: cannot write the output: Bad file descriptor
 ?1
 
-# Ctrl-C, also in a coroutine and against code that catches everything. It comes once the script runs: a signal while ett
+# Ctrl-C, also in a coroutine and in code that catches every error. It is sent once the script runs: a signal while ett
 # starts would end it without a message.
 
 $ press() { until [ -e begun ]; do sleep 0.05; done; sleep 0.2; kill -INT $!; }; echo 'io.open("begun", "w"):close()' > s.lua; cp s.lua t.lua; cp s.lua u.lua
@@ -186,12 +186,12 @@ options:
   --help        print this help
   --traceback   print where an error was raised
 
-A script that returns what a failed read returned has failed.
+A script that returns the results of a failed read fails.
 $ echo 'return require("ett.json").read "nowhere.json"' > s.lua; ett run s.lua
 ett: s.lua: cannot read 'nowhere.json': no such file or directory
 ?1
 
-# An operator of one's own takes the time of its FLOPs or of its bytes, the longer, on clusters with kernel tables too.
+# A user's operator takes the longer time of its FLOPs and of its bytes, also on clusters with kernel tables.
 # Products and attention without the dimensions of a kernel are timed by both.
 
 $ own() { printf 'local op = { name = "own", summary = "x", family = "%s", schema = { n = "count" } }\nfunction op.shape(c) return { n = c.micro_batch * c.seq * c.ffn } end\nfunction op.flops(s) return %s * s.n end\nfunction op.bytes(s) return 4.0 * s.n end\nreturn op\n' "$1" "$2" > own.lua; ett predict --cluster dgx_h100 --model llama --path . layers=4 hidden=2048 heads=16 ffn=8192 vocab=32000 encoder_function_list=rms_norm,own seq=2048 micro_batches=4 --csv --table operators | grep '^own'; }; for f in elementwise gemm bmm attention; do own $f 2.0; done; own elementwise 2e4 > slow; own elementwise 4e4 | cat slow - | awk -F, 'NR == 1 { first = $3 } NR == 2 { print (1.99 < $3 / first), ($3 / first < 2) }'; cat slow

@@ -1,4 +1,4 @@
-# What `ett search` says; its figures are the business of spec/search.
+# Messages of `ett search`; spec/search checks its figures.
 
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024
 llama: ... layouts, by step_seconds
@@ -119,7 +119,7 @@ $ echo 'return ett.search { model = ett.model.new "llama3-8b" }' > s.lua; ett su
 #SBATCH --job-name=ett-search
 srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua
 
-# Days leave out failures where a cluster states no rate, and say so.
+# If a cluster states no rate of failures, days leave them out, and a line says so.
 
 $ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep -e '^days' -e '^ *cluster' -e '^dgx'
  cluster ...  days  failures  ...USD ...

@@ -1,4 +1,4 @@
-# What `ett sweep` says; its figures are the business of spec/step/estimate_spec.lua.
+# Messages of `ett sweep`; spec/step/estimate_spec.lua checks its figures.
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 | tail -3; ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1..4 tp=1..4 dp=1,2,4 --json | grep -c step_seconds
 ...yes
@@ -28,7 +28,7 @@ $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=1024 mic
 ett: sweep: give several values to at least one field, such as pp=1,2,4
 ?2
 
-What cannot be is said, and nothing is dropped in silence.
+Impossible combinations are named, and none is dropped without a message.
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 tp=3,5 --quiet
 ett: sweep: no plan is valid; the first was refused: tp = 3 must divide heads = 8; nearest are 2 and 4
 ?1

@@ -127,7 +127,7 @@ trace ... avg_iter_time_ms
 ranks/0.json ... 1
 ranks/1.json ... 1
 
-# A metric of one's own: one file in a folder of ETT_PATH; a communication library likewise.
+# A metric is one file in a folder of ETT_PATH; so is a communication library.
 $ mkdir -p mine/lua/ett/metrics mine/lua/ett/trace/communication && cat > mine/lua/ett/metrics/longest_gap.lua <<'EOF'
 > return { name = "longest_gap", summary = "longest time a device did nothing", needs = "device rows",
 >   definition = "Longest gap between busy intervals of a device, over all devices.", units = { longest_gap_us = "us" },

@@ -38,7 +38,7 @@ phase             seconds      compute       memory      network  bound by
 Runtime with traffic: ...
 ...
 
-# What follows from a broken rule is not told again.
+# Consequences of a violated rule are not listed.
 $ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --d_head 1000
 ett: transformer: d_model = 12288 must be divisible by d_head = 1000; nearest passing d_head: 768 or 1024
 ?1

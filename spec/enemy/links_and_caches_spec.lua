@@ -1,5 +1,5 @@
 --- A folder holds links where a campaign puts its files; a cache holds files of other keys; names hold control
---- characters. No file of the victim may change, no foreign model may answer, no terminal may be commanded.
+--- characters. No file of the user may change, no model of another key may be used, no control character is printed.
 local command = require "command"
 local ended = command.ended
 local folders = require "ett.base.folder"

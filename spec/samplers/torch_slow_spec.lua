@@ -1,5 +1,5 @@
---- The PyTorch back end with real PyTorch on the host, its reading of a trace of known times, and what it
---- says without PyTorch.
+--- The PyTorch back end with real PyTorch on the host, its reading of a trace of known times, and its
+--- message without PyTorch.
 local command = require "command"
 local ended = command.ended
 local find = require "ett.base.find"

@@ -1,4 +1,4 @@
---- What `ett cluster init` reads of a machine and writes down.
+--- What `ett cluster init` reads from a machine and writes to the cluster file.
 local cluster_init = require "ett.sampling.cluster_init"
 local ett_io = require "ett.io"
 local fits = require("needs").fitting(it, pending)

@@ -1,4 +1,4 @@
---- The processor that a measuring thread is pinned to, from made-up counters of the system.
+--- The processor to which a measuring thread is pinned, from synthetic counters of the system.
 local processor = require "ett.sampling.machine"
 
 --- Counters of processors that were busy for these shares of 100 ticks.

@@ -1,4 +1,4 @@
---- What the probes of the memory system say of the visits between them, on made-up probes.
+--- Visits between probes of the memory system, with synthetic probes.
 local sentinel = require "ett.sampling.sentinel"
 
 --- A sentinel that saw `count` probes of each of the seconds given, in that order.

@@ -1,4 +1,4 @@
---- Visits of shapes, turns of tables, and what the CPU back end makes of several visits.
+--- Visits of shapes, turns of tables, and how the CPU back end combines several visits.
 local turns = require "ett.sampling.turns"
 local Visits = require "ett.sampling.visits"
 

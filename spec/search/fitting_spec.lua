@@ -1,4 +1,4 @@
---- What would make a plan fit.
+--- Changes that make a plan fit.
 local estimate = require "ett.step.estimate"
 local fitting = require "ett.search.fitting"
 local options = require "ett.base.options"

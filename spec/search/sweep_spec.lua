@@ -1,4 +1,4 @@
---- Sweeps: what they refuse, and that one plan's fault stops no other.
+--- Sweeps: refusals, and that a fault of one plan does not stop the others.
 local estimate = require "ett.step.estimate"
 local merged = require "ett.base.merged"
 local slow_samples = require "slow_samples"

@@ -1,5 +1,5 @@
---- What every estimate must keep whatever the profile answers: bounds of time, memory and rates, and
---- what its JSON says of itself. On random plans, on a proportional cluster and on the bundled ones.
+--- Laws of every estimate, for any profile: bounds of time, memory and rates, and
+--- units in its JSON. On random plans, on a proportional cluster and on the bundled ones.
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local random_plans = require "random_plans"

@@ -1,4 +1,4 @@
---- How far off is a step of a device that has neither samples nor tables? Fits in_step.step_spread.facts.
+--- Fits in_step.step_spread.facts: the error of steps on devices that have neither samples nor tables.
 --
 --   ett run spec/bench/support/fit_facts.lua
 --

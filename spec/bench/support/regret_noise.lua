@@ -1,4 +1,4 @@
---- What the scatter of vTrain's measured steps over several nodes lets a model without error reach.
+--- The regret and the ranking of a model without error, given the scatter of vTrain's measured steps on several nodes.
 --
 --   ett run spec/bench/support/regret_noise.lua [draws=20000] [most=inf]
 --
