@@ -1,5 +1,5 @@
---- What scripts call, called wrongly: whatever is handed in, what is raised is one sentence of the
---- library's own that names the argument or field, never Lua's about a line of ours.
+--- Wrong calls of the public functions: each raises one sentence of the
+--- library that names the argument or field, not an error of Lua about a line of ett.
 local error_module = require "ett.base.error"
 local ett = require "ett"
 local merged = require "ett.base.merged"

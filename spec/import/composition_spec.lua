@@ -1,4 +1,4 @@
---- The cut of buffers into messages, against the tool's own loop; the recorded runs are in
+--- Buffers divided into messages, against the tool's own loop; the recorded runs are in
 --- estimate_train_time_spec.
 local composition = require "ett.import.estimate_train_time.composition"
 local raised = require "raised"

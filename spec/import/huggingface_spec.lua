@@ -1,5 +1,5 @@
 --- Hugging Face configurations: parameter counts, refusals and notes.
--- Configurations and counts were written from memory; nobody opened the named sources. They hold the fields that shape
+-- Configurations and counts were written from memory, without the named sources. They have the fields that shape
 -- a model, no more. Each count proves that the reader and the hyper-parameters agree with it, not that it is published.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"

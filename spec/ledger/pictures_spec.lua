@@ -1,4 +1,4 @@
---- Figures and the 3-D picture: what they hold. spec/trace/html_slow_spec.lua shows the picture in a browser.
+--- Contents of figures and of the 3-D picture. spec/trace/html_slow_spec.lua shows the picture in a browser.
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local picture = require "ett.ledger.picture"

@@ -1,4 +1,4 @@
--- Every metric file states its definition, its inputs and its units.
+--- Every metric file states its definition, its inputs and its units.
 local comm = require "ett.trace.comm"
 local maker = require "trace_maker"
 local metrics = require "ett.trace.metrics"

@@ -1,4 +1,4 @@
---- Public models by name: counts of parameters, spellings, hyper-parameters laid over them.
+--- Public models by name: counts of parameters, spellings, changed hyper-parameters.
 local architecture = require "ett.model.architecture"
 local find = require "ett.base.find"
 local merged = require "ett.base.merged"

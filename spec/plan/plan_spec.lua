@@ -1,4 +1,4 @@
---- What plans are told.
+--- Plans: checks of single fields and of rules between fields, and what follows from fields.
 local model_module = require "ett.model"
 local plan = require "ett.plan"
 local raised = require "raised"

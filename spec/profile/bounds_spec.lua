@@ -1,4 +1,4 @@
---- Times that no device and no link can beat: every operator on every bundled cluster, and extrapolated collectives.
+--- Lower bounds of times by devices and links: every operator on every bundled cluster, and extrapolated collectives.
 local clusters = require "ett.profile.cluster"
 local device_times = require "ett.profile.device_times"
 local devices = require "ett.profile.device"

@@ -1,4 +1,4 @@
---- The time of a lookup answers to the vocabulary: of all ranks together, and to this rank's share of it.
+--- The time of a lookup depends on the whole vocabulary and on the rank's share of it.
 local of_cluster = require "ett.profile.of_cluster"
 local cluster = require "ett.profile.cluster"
 

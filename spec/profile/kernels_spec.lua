@@ -1,4 +1,4 @@
---- Kernel models, devices and stacks: laws of the bundled coefficients, transfers, and what damaged files say.
+--- Kernel models, devices and stacks: laws of the bundled coefficients, transfers, and messages about damaged files.
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local files = require "ett.io"

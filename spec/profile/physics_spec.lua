@@ -1,4 +1,4 @@
---- A pass most of whose rows beat the device's peak is void: said, not served, answered from its twin; and kept.
+--- A pass is void if most of its rows are faster than the device's peak. Its time then comes from another pass.
 local cache = require "ett.profile.cache"
 local calibrate = require "ett.profile.calibrate"
 local ett_io = require "ett.io"

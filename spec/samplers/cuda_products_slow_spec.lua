@@ -1,4 +1,4 @@
---- What products and attention compute, against ett.operator.doubles. check_spec.lua of spec/sampling compares its
+--- Results of products and attention against ett.operator.doubles. check_spec.lua of spec/sampling compares its
 --- gradients with finite differences, torch_values_slow_spec.lua its results with PyTorch.
 local cuda_results = require "cuda_results"
 local operator = require "ett.operator"

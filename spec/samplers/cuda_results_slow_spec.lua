@@ -1,4 +1,4 @@
---- What every operator's CUDA kernels compute, against formulas in double precision; backward passes against
+--- Results of every operator's CUDA kernels against formulas in double precision; backward passes against
 --- finite differences of those formulas (products and attention: cuda_products_slow_spec.lua).
 local cuda_results = require "cuda_results"
 local find = require "ett.base.find"

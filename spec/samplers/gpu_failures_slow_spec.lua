@@ -1,5 +1,5 @@
---- What goes wrong on a GPU, on the stand-in: one sentence with the device or the operator's line in it, finished rows
---- safe, exit status 1, and the next run goes on.
+--- Faults of a GPU, on the stand-in: one sentence with the device or the operator's line, finished rows
+--- kept, exit status 1, and a next run that continues.
 local ended = require("command").ended
 local stand_in = require "stand_in"
 

@@ -1,4 +1,4 @@
---- What kernels, products and attention compute when they go the whole way of a GPU: recorded, compiled, loaded and
+--- Results of kernels, products and attention on the whole path of a GPU: recorded, compiled, loaded and
 --- launched through the stand-in driver, cuBLASLt and cuDNN. The specs named here hold the formulas.
 local host = require "ett.host"
 local stand_in = require "stand_in"

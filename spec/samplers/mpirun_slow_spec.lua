@@ -1,4 +1,4 @@
---- Launching ranks: an mpirun that goes wrong ends in bounded time, with a sentence. The mpirun here is a script.
+--- Launching ranks: a failing mpirun ends in bounded time with a message. The mpirun here is a script.
 local command = require "command"
 local find = require "ett.base.find"
 

@@ -1,4 +1,4 @@
---- `ett sample` from the command line: what a user sees when something is wrong.
+--- `ett sample` from the command line: results and messages.
 local command = require "command"
 local ended = command.ended
 local host = require "ett.host"

@@ -1,4 +1,4 @@
---- Tables, visits and options as a user may find or give them: cut, damaged, of another back end, without effect.
+--- Damaged tables and visits, tables of another back end, and options without effect.
 local command = require "command"
 local ended = command.ended
 local lfs = require "lfs"

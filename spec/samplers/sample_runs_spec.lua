@@ -1,4 +1,4 @@
---- `ett sample` from one run to the next: what the header says, what a changed campaign leaves, which shapes are whose.
+--- `ett sample` over several runs: headers, changed campaigns, and parts of a campaign.
 local command = require "command"
 local ended = command.ended
 local lfs = require "lfs"

@@ -1,4 +1,4 @@
---- Outputs checked before a campaign's first sample: the references in double precision, what is refused, and what a
+--- Outputs checked before a campaign's first sample: references in double precision, refusals, and the lines that a
 --- user reads about it.
 local check = require "ett.sampling.check"
 local command = require "command"

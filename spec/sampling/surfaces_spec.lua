@@ -1,4 +1,4 @@
---- The quick surfaces of active sampling: their 90 % intervals are of measurements, noise and all.
+--- The quick surfaces of active sampling: their 90 % intervals hold measurements, noise included.
 local operator = require "ett.operator"
 local regress = require "ett.regress"
 local surfaces = require "ett.sampling.surfaces"

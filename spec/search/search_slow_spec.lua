@@ -1,4 +1,4 @@
---- Searches: the optimum is that of brute force, bounds hold, conditions and limits do what they say.
+--- Searches: the optimum is that of brute force, bounds hold, and conditions and limits have their effect.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local fields = require "ett.plan.fields"
 local floor = require "ett.search.floor"
