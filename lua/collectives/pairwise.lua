@@ -1,8 +1,8 @@
 --- Pairwise: each rank sends one share to every other rank directly, over all tiers at the same time.
 --
--- Small messages inside a node use LL, as sends do (send.lua). Where a curve tells the time of an all_to_all inside a
--- unit, a group over several units takes at least this time for the part that stays inside: on PCIe it may be longer
--- than the part on the cards.
+-- Small messages inside a node use LL, as sends do (send.lua). If a curve has the time of an all_to_all inside a
+-- unit, a group over several units takes at least this time for its part inside. On PCIe it may be longer than the
+-- part on the cards.
 local comm = require "ett.comm"
 
 -- Seconds of a buffer's part inside a unit of the tier, as a function of the buffer.

@@ -16,8 +16,8 @@ end
 -- Bytes that the busiest of n units sends in an all_reduce, for each byte of the buffer. Each of the two trees carries
 -- half of the buffer, up and down. Of four units or more, one has a parent and two children in a tree, and a parent in
 -- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree). Of three, the busiest sends 1.5; NCCL's tuner takes 2.0
--- from three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s by
--- default, and a forced tree 486 (NVIDIA/nccl issue 1801).
+-- from three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s. A
+-- forced tree reaches 486 (NVIDIA/nccl issue 1801).
 local function busiest(n) return n > 2 and 2.0 or 1.0 end
 
 -- Without in-switch reduction, two nodes send at least the bytes of a ring over all ranks. By the trees it is half of

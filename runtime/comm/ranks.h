@@ -1,8 +1,9 @@
 /* ranks.h - the ranks of a parallel layout, numbered in an order of axes.
  *
  * As in Megatron-Core's RankGenerator (megatron/core/parallel_state.py): ranks of dense
- * layers are numbered by tp, cp, dp and pp; ranks of experts by etp, ep, the remaining
- * data ranks, and pp; both in one order. Megatron's default is tp-cp-ep-dp-pp. */
+ * layers are numbered by tp, cp, dp and pp. Ranks of experts are numbered by etp, ep, the
+ * remaining data ranks, and pp. Both have one order. Megatron's default is
+ * tp-cp-ep-dp-pp. */
 #ifndef ETT_COMM_RANKS_H
 #define ETT_COMM_RANKS_H
 

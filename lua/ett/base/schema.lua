@@ -185,8 +185,8 @@ local function limit_fault(value, rule)
     describe(value))
 end
 
--- Rules of a spec in long form by name, the names whose rule is a kind of integers, and the names whose missing value
--- is an error or has a default. Specs must not change after their first use.
+-- Of a spec: the rules in long form by name, the names of integer fields, and the names of fields that are required or
+-- have a default. Specs must not change after their first use.
 local prepared = setmetatable({}, { __mode = "k" })
 
 local function long_form(spec)

@@ -68,7 +68,7 @@ local function ends_branch(entry, before, product)
 end
 
 --- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products together (parallel
---- blocks), but no norm may read a residual stream with partial sums, or a product before their sum.
+--- blocks). But no norm may read a residual stream with partial sums, or a product before their sum.
 local function partial_sums(ops, c, warn)
   local open, added, before = {}, false, nil
   local function close(experts_only)

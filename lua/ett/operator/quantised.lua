@@ -64,8 +64,8 @@ local fp32_norms = quantised.fp32_norms
 -- A cast reads or writes an fp32 value and a 16-bit one.
 local cast_bytes = 4 + 2
 
---- Sets which items read or write fp32 values (`wide`), the number of casts of each product's input (`casts`), and
---- whether PEFT copies its output (`cloned`; peft/tuners/lora/bnb.py).
+--- Sets which items read or write fp32 values (`wide`), and the number of casts of each product's input (`casts`). Also
+--- sets whether PEFT copies its output (`cloned`; peft/tuners/lora/bnb.py).
 ---@param items table[] of a layer, in order
 ---@param stack table the software
 function fp32_norms.mark(items, c, stack)

@@ -116,7 +116,7 @@ local function run_of(given, options)
     run[name] = options[name]
   end
   -- The visits of all tables take turns, so that the visits of a shape lie far apart. Tables are filled one after the
-  -- other if the run may end early, if it chooses its shapes, or on ranks that do not measure every shape together.
+  -- other if the run may end early or chooses its shapes, and on ranks that do not measure every shape together.
   local ranks_apart = options.share and not (given.together and only_operators(given))
   run.interleave = given.interleave and not (ranks_apart or options.chooser or run.deadline)
   run.seconds = run.interleave and not options.share and given.seconds

@@ -164,8 +164,7 @@ end
 
 --- Both parts of the model: { name, plan = a plan with its seconds, plan_key = the plan's key, key = of all that the
 --- part's operators depend on }. Only waits for the host depend on overlap_all_to_all, apart from roles. Operators of
---- the rest do not depend on ep and etp, except that etp may decide whether the stream is split, and which ranks
---- route its tokens.
+--- the rest do not depend on ep. etp may only decide whether the stream is split, and which ranks route its tokens.
 local function bare_plans(p, times, setting)
   local experts = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   local stack = times:for_stack(p.stack).stack

@@ -295,9 +295,9 @@ local function count_chunk(counts, chunk)
   counts[k] = counts[k] + 1
 end
 
---- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = numbers of
---- valid chunks and of given chunks that violate a rule, by class; broken = those of the latter, first_rule,
---- fewer = whether larger micro-batches may have more valid chunks }.
+--- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = numbers by
+--- class of valid chunks and of given chunks that violate a rule, broken = numbers of the latter, first_rule, fewer }.
+--- fewer: whether larger micro-batches may have more valid chunks.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %d %s"):format(setting.index, p.pp, micro_batches, p.overlap_all_to_all)
   if all.refuses then -- its answer may depend on any degree

@@ -119,8 +119,8 @@ local function device_time(list, spans)
   return first and last - first or nil
 end
 
---- Name of the device that recorded the trace, its letters, digits and hyphens only, since files are named after it;
---- "cpu" if its operators ran on the host; or nil.
+--- Name of the device that recorded the trace; "cpu" if its operators ran on the host; or nil. It has only letters,
+--- digits and hyphens, because files are named after it.
 function samples.device_name(t)
   local root = t.files[1] and t.files[1].root
   local text = root and root.deviceProperties

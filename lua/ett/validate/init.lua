@@ -7,9 +7,9 @@
 --   trainer(layout)    returns a function that trains case i and returns its measurements
 --   device             the device of the estimate's cluster; nil: a processor
 --   close()
--- A view answers operator and collective as a profile does. It also has expect(case), which sets the case to predict;
--- alone (seconds of one pass of an operator alone); added (seconds that a collective adds to a step); plan (fields of
--- the plan that the back end sets); launch_seconds (once per step).
+-- A view answers operator and collective as a profile does. expect(case) sets the case to predict. alone: seconds of
+-- one pass of an operator alone. added: seconds that a collective adds to a step. plan: fields of the plan that the
+-- back end sets. launch_seconds: once per step.
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local median = require "ett.base.median"

@@ -240,8 +240,8 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
   return groups;
 }
 
-/* Fills the groups' values, in order, and counts their rows (counts[i + 1] is the end of
- * group i); place[g] becomes the new index of group g. */
+/* Fills the groups' values, in order, and counts their rows: counts[i + 1] is the end of
+ * group i. place[g] becomes the new index of group g. */
 static void order_groups(ett_groups *out, uint32_t groups, ett_key_value *values,
                          uint32_t *place, uint32_t *permutation, const ett_trace *t) {
   const uint32_t keys = out->key_count;

@@ -44,8 +44,8 @@ local function print_table(result)
   for _, text in ipairs(result.notes) do print(fit("note: " .. text)) end
 end
 
---- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field of the plan
---- that is given more than once), and the others.
+--- The words that name a side, and the others. A side is a cluster, a stack, several fields in one word, or a field of
+--- the plan that is given more than once.
 local function sides_of(words)
   local sides, rest, given = {}, {}, {}
   local known = require("ett.plan").schema

@@ -11,8 +11,8 @@ local function place(word)
     ("a table must be a file or be in a folder, found a " .. mode) or "no such file or folder")
 end
 
---- Calls each(name, entries, fit, few) for every model of a profile in a fixed order; fit() fits or loads it, few()
---- gives the samples that are too few for a fit.
+--- Calls each(name, entries, fit, few) for every model of a profile in a fixed order. fit() fits or loads it. few()
+--- returns the samples that are too few for a fit.
 local function models(profile, each)
   local schema = require "ett.base.schema"
   for _, key in ipairs(schema.keys(profile.pools)) do

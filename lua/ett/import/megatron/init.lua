@@ -402,10 +402,10 @@ local function with_words(given)
   return path, list
 end
 
---- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
---- scripts, recipe = whether fields of one follow it, without_graphs = whether a script has no CUDA graphs for certain,
---- precise = whether they state the precision, stack = of ett's own export, apart = whether another file has the
---- model }.
+--- The flags of a file, and { mamba =, nemo =, unknown =, note = of ett's reader of scripts, stack = of ett's own
+--- export, … }. unknown: conditions that count as true. recipe: whether fields of one follow it. without_graphs:
+--- whether a script has no CUDA graphs for certain. precise: whether the flags state the precision. apart: whether
+--- another file has the model.
 ---@param values string[]? the words of a script
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))

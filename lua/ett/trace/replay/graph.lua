@@ -253,8 +253,8 @@ local function stream_pairs(self, rows, calls, ready)
 end
 
 --- Starts of device rows follow their stream, their launch, and rows of other streams: those recorded as awaited, or
---- those that end just before. Then a wait for another stream that delayed one row of a name also holds for rows that
---- it did not delay, unless a pair breaks it.
+--- those that end just before. If a wait for another stream delayed one row of a name, it also holds for the other
+--- rows of that name, unless a pair breaks it.
 local function link_rows(self, rows, calls)
   local by_stream, delay, readies = {}, launch_delay(rows, calls), {}
   local finished, ends = by_end(rows)
