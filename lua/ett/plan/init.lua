@@ -105,8 +105,8 @@ local function raise_violations(found, near)
   error(error_module.label(object, "plan"), 0)
 end
 
---- A copy of a clean plan, to be changed. Overlaps with their default value and bytes of optimizer states are open again
---- if they were not given, so that they follow the changed fields.
+--- A copy of a clean plan, to be changed. Overlaps with their default value, and bytes of optimizer states, are open
+--- again if they were not given, so that they follow the changed fields.
 ---@param given table? the fields that the user gave
 function plan.reopened(p, given)
   local q = merged(p)
