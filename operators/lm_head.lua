@@ -1,9 +1,11 @@
 --- Projection to the vocabulary, column-parallel. A tied head has no parameters beyond the embedding's.
 local gemm = require "ett.operator.gemm"
+local loss = require "ett.operator.loss"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel", unquantised = true }
+local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel", unquantised = true,
+  chunk = loss.chunk, repeats = loss.repeats }
 
 op.schema = { tokens = "count", in_features = "count", out_features = "count", bias = "natural?",
   stored_tokens = "count?", batch = "count?", tied = "natural?" }

@@ -1,10 +1,12 @@
 --- The model's head, applied to the tokens of multi-token prediction with shared weights (DeepSeek-V3, section 2.2).
 local gemm = require "ett.operator.gemm"
+local loss = require "ett.operator.loss"
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "mtp_head", summary = "shared projection to the vocabulary, multi-token prediction",
-  unquantised = true }
+  unquantised = true,
+  chunk = loss.chunk, repeats = loss.repeats }
 
 -- tied: the head's weights are the embedding's.
 op.schema = merged(gemm.schema, { tied = "natural?" })

@@ -1,4 +1,5 @@
 --- Soft cap c tanh(x / c) of logits or of attention scores (Gemma 2, arXiv 2408.00118), timed as one kernel.
+local loss = require "ett.operator.loss"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -15,7 +16,8 @@ end
 
 --- A loss that is compiled with the cap of the logits, or has it in its kernel (Liger), computes tanh again.
 function op.inside(s, stack)
-  return not s.scores and (stack.cross_entropy == "fused" or stack.cross_entropy == "compiled")
+  local kernel = stack.cross_entropy
+  return not s.scores and (kernel == "fused" or kernel == "compiled" or loss.kernels[kernel] or false)
 end
 
 -- Stores the result of tanh (modeling_gemma2.py).

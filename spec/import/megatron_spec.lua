@@ -870,6 +870,7 @@ ARGS:
       ["--cross-entropy-loss-fusion"] = ":cross_entropy=native",
       ["--no-bias-swiglu-fusion"] = ":cross_entropy=megatron:gated_mlp=3.1",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"] = "",
+      ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl linear"] = ":cross_entropy=recomputed",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = ":graphs",
       ["--fp8-format hybrid --fp8-param-gather"] = ":cross_entropy=megatron:quantised_weights=only",
       ["--fp8-format hybrid --fp8-param-gather --disable-parameter-transpose-cache"] =

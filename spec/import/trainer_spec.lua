@@ -1154,7 +1154,7 @@ describe("a plan of Transformers' arguments", function()
     end
     local plan, notes, missing, _ = read("trl.yaml", text)
     assert.same({ "full", "bf16", 16, 0.05, "nf4", { "linear_qkv" }, 6, false,
-      "transformers:norm=fused:cross_entropy=fused:rope=1:gated_mlp=1:fp32_norms" },
+      "transformers:norm=fused:rope=1:gated_mlp=1:cross_entropy=linear:fp32_norms" },
       { plan.recompute, plan.dtype, plan.lora_rank,
       plan.lora_dropout, plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients,
       plan.stack })
@@ -1209,13 +1209,18 @@ describe("a plan of Transformers' arguments", function()
       .. "lora_target_modules:\n  - q_proj\n  - gate_proj\nplugins:\n  - axolotl.CutCrossEntropyPlugin\n",
       model_module.new "qwen3-30b-a3b")
     assert.same({ 4, 2, { "linear_qkv" } }, { plan.dp, plan.ep, plan.lora_targets })
-    assert.same({ "CutCrossEntropyPlugin is not modelled: the estimate stores logits",
-      "adapters of gate_proj are not modelled in experts",
+    assert.matches(":cross_entropy=recomputed", plan.stack, 1, true)
+    assert.same({ "adapters of gate_proj are not modelled in experts",
       "adapters of q_proj: ett counts k_proj and v_proj too" }, notes)
     local e = estimate.new { model = model_module.new "qwen3-30b-a3b", plan = plan, cluster = "dgx_h100" }
     assert.is_true(e.memory_bytes > 0)
     local function own(lines)
       return read("ax.yml", "base_model: x\nmicro_batch_size: 2\n" .. lines, nil, { dp = 8 })
+    end
+    local liger = "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
+    for lines, loss in pairs { ["liger_fused_linear_cross_entropy: true\n"] = ":cross_entropy=linear",
+      ["liger_cross_entropy: true\n"] = ":cross_entropy=fused", [""] = "" } do
+      assert.equal("transformers:norm=fused:rope=1:gated_mlp=1" .. loss, own(liger .. lines).stack)
     end
     plan = own("batch_size: 16\ncontext_parallel_size: 2\ngradient_checkpointing: offload\n"
       .. "optimizer: adamw_bnb_8bit\n")

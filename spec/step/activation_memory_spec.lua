@@ -176,7 +176,8 @@ describe("the loss", function()
   it("keeps logits in their own type, or fp32 probabilities, and their gradient beside them", function()
     -- bytes of a logit: stored and temporary in bf16, then in fp32
     for kernel, wanted in pairs { fused = { 2, 0, 4, 0 }, compiled = { 2, 2, 4, 4 }, composer = { 2, 2, 4, 4 },
-      native = { 4, 6, 4, 4 }, megatron = { 4, 2, 4, 0 }, torch = { 4, 8, 4, 8 }, shifted = { 4, 8, 4, 8 } } do
+      native = { 4, 6, 4, 4 }, megatron = { 4, 2, 4, 0 }, torch = { 4, 8, 4, 8 }, shifted = { 4, 8, 4, 8 },
+      linear = { 0, 0, 0, 0 }, recomputed = { 0, 0, 0, 0 } } do
       local stack, got = stacks.get("plain:cross_entropy=" .. kernel), {}
       for _, dtype in ipairs { "bf16", "fp32" } do
         got[#got + 1] = op.activation_bytes(s, dtype, stack) / s.tokens / s.vocab
@@ -207,6 +208,36 @@ describe("the loss", function()
     -- 48 of 52 bytes: two compiled functions of native write a new tensor and copy it back.
     assert.near(48 / 52, seconds "plain:cross_entropy=native" / seconds "plain:cross_entropy=megatron", 0.01)
     assert.near(56 / 36, seconds "plain:cross_entropy=shifted" / seconds "plain:cross_entropy=torch", 0.03)
+  end)
+
+  it("holds no logits if a kernel computes them with the head, in chunks or again", function()
+    local function run(loss, plan)
+      local lines = {}
+      local e = estimate.new { cluster = "dgx_h100", plan = merged({ seq = 2048, micro_batches = 1,
+        stack = "transformers:kept_logits=4:cross_entropy=" .. loss }, plan or {}),
+        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }) }
+      for _, list in ipairs { e.memory, e.operators } do
+        for _, line in ipairs(list) do lines[line.name] = line end
+      end
+      return lines
+    end
+    local whole, linear, again = run "fused", run "linear", run "recomputed"
+    assert.same({ true, false, false }, { whole.logits ~= nil, linear.logits ~= nil, again.logits ~= nil })
+    -- 2048 tokens in 32 chunks of 64: 32 gradients are cast to fp32 and added up, 14 bytes for each weight.
+    assert.is_true(linear.lm_head.seconds > whole.lm_head.seconds)
+    assert.near(whole.cross_entropy.seconds, linear.cross_entropy.seconds, 1e-9)
+    local moved = 32 * 14 * 1024 * 32000
+    local rate = moved / (linear.gradient_accumulation.seconds - whole.gradient_accumulation.seconds)
+    assert.is_true(rate > 2e12 and rate < 3.35e12, rate)
+    -- At work beyond the gradient of weight and input: the product in 16 bits and in fp32, and the logits of a chunk.
+    assert.near(6 * 1024 * 32000 + 2 * 64 * 32000,
+      linear["largest operator at work"].bytes - again["largest operator at work"].bytes, 1)
+    -- A frozen head has no gradient to add.
+    local lora, usual = run("linear", { lora_rank = 8 }), run("fused", { lora_rank = 8 })
+    assert.equal(usual.gradient_accumulation.seconds, lora.gradient_accumulation.seconds)
+    -- Four products instead of three, and no kernel of the loss.
+    assert.is_nil(again.cross_entropy)
+    assert.near(again.lm_head.forward_seconds + whole.lm_head.backward_seconds, again.lm_head.backward_seconds, 1e-9)
   end)
 
   it("leaves logits allocated until the backward pass ends, where the program keeps them", function()

@@ -29,7 +29,7 @@ local fields = {
   owns_table = "boolean?", adaptive = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave", "sum" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
-  instructions = "function?", refuse = "function?", repeats = "function?",
+  instructions = "function?", refuse = "function?", repeats = "function?", chunk = "function?",
   inside = "function?", stores_logits = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",

@@ -128,9 +128,11 @@ in_step.merge = {
 ---             semantics, fused_cross_entropy.py). Megatron-Bridge's kernels of Qwen3-8B on H100 move 48 at the rate of
 ---             the division: 0.67, 1.73, 0.87, 0.82 and 1.05 ms (BastiaanGroot/ML-Infrastructure-Engineer,
 ---             training/profiles/q8b-baseline-cuda_gpu_kern_sum.txt)
+---   linear    as fused, for each chunk of tokens (ett.operator.loss)
+---   recomputed  none: a part of the head's kernel
 ---   composer  runs flash-attn's loss (8) and, after the backward pass, PyTorch's loss for two metrics (14 each)
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, native = 0.92, torch = 0.7, shifted = 1.08, composer = 0.7,
-  megatron = 1.0 }
+  megatron = 1.0, linear = 0.35, recomputed = 0.0 }
 
 --- Time that adding to fp32 gradients takes in a weight product, over the time of streaming its additional bytes (8
 --- read and written, in place of 2). Weight products of 57344 x 8192 results and 4096 tokens take longer than the

@@ -9,6 +9,7 @@ local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
 local frozen = require "ett.step.frozen"
 local host_waits = require "ett.step.host_waits"
+local losses = require "ett.operator.loss"
 local operators = require "ett.operator"
 local quantised = require "ett.operator.quantised"
 local ranks = require "ett.plan.ranks"
@@ -345,13 +346,34 @@ end
 --- Weights of an earlier run that a run reuses.
 local function reused_parameters(op, s) return op.reused_parameters and op.reused_parameters(s) or 0 end
 
+--- The times of an item in both passes, and the launches of the second. A head that runs in chunks (`chunk` of the
+--- operator) takes the time of all chunks. Their gradients count as the backward pass, though Liger computes them in the
+--- forward pass.
+---@return table forward, table? backward, integer launches, table? part shape of one chunk
+local function times_of(state, item)
+  local op, p, stack = item.operator, state.plan, state.software
+  local part, count
+  if op.chunk then part, count = op.chunk(item.shape, stack) end
+  if not part then
+    return state.times:operator(op, item.shape, p.dtype, "forward", item.key),
+      frozen.backward(state.times, item, p, item.key, stack)
+  end
+  local function whole(answer)
+    local sum = answer and { source = answer.source or answer }
+    for _, name in ipairs(answer and time_names or {}) do sum[name] = count * answer[name] end
+    return sum
+  end
+  local backward, launches = frozen.backward(state.times, merged(item, { shape = part }), p, nil, stack)
+  return whole(state.times:operator(op, part, p.dtype, "forward")), whole(backward), launches, part
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param way table of way_of
 ---@param gradient number bytes of the weight gradient during the run
 local function operation_of(state, item, way, parameters, gradient)
   local op, p, s, again, dtype = item.operator, state.plan, item.shape, item.again, way.dtype
-  local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", item.key)
-  local backward, launches = frozen.backward(state.times, item, p, item.key, stack)
+  local stack = state.software
+  local forward, backward, launches, part = times_of(state, item)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
   local reused = item.frozen and 0 or reused_parameters(op, s)
   if state.casts and frozen.keeps(item) then
@@ -364,8 +386,9 @@ local function operation_of(state, item, way, parameters, gradient)
     loss = way.loss, role = way.role,
     forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
     activation_bytes = activation,
-    working_bytes = backward and op.working_bytes
-      and op.working_bytes(s, quantised.fp32_norms.is_wide(item) and "fp32" or dtype, stack) or 0,
+    working_bytes = (backward and op.working_bytes
+      and op.working_bytes(s, quantised.fp32_norms.is_wide(item) and "fp32" or dtype, stack) or 0)
+      + (part and losses.working_bytes(part, state.width, item.frozen) or 0),
     reused_parameters = reused, weight_working_bytes = gradient,
     weight_share = item.frozen and 0 or weight_share(op, parameters + reused),
     dropped_bytes = dropped,
@@ -651,6 +674,22 @@ local function add_accumulation(state, uses)
   known[key], uses[index] = state.operations[index], 1
 end
 
+--- Adds what heads that run in chunks move to add up the gradients of their weights (ett.operator.loss).
+local function add_chunk_sums(state, items, uses)
+  local moved = 0.0
+  for _, item in ipairs(items) do
+    local op = item.operator
+    local part, count
+    if op and op.chunk and not item.frozen then part, count = op.chunk(item.shape, state.software) end
+    if part then
+      moved = moved + item.times * count * losses.accumulated_bytes * part.in_features * part.out_features
+    end
+  end
+  if moved <= 0 then return end
+  uses[add_moving(state, { backward = moved }, { name = "gradient_accumulation", role = "alone", weight_share = 1,
+    backward_launches = 0 })] = 1
+end
+
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
 local function aligned(tiers, block)
   for i = 1, #tiers do
@@ -743,7 +782,7 @@ end
 --- Bytes of logits that the program's variables hold until the backward pass ends, over the bytes that the loss stores.
 --- If the loss stores the logits themselves, both are one tensor.
 local function kept_logits(p, software)
-  if software.kept_logits == 0 then return 0 end
+  if software.kept_logits == 0 or losses.kernels[software.cross_entropy] then return 0 end
   local loss, one = operators.get "cross_entropy", { tokens = 1, vocab = 1 }
   local stored = loss.activation_bytes(one, p.dtype, software)
   local shared = loss.stores_logits and loss.stores_logits(one, software) and stored or 0
@@ -848,6 +887,7 @@ local function run_of(state, items, place)
   end
   if state.casts then add_casts(state, items, uses) end
   add_accumulation(state, uses)
+  add_chunk_sums(state, items, uses)
   for _, wait in ipairs(host_waits.of_layer(state, uses, moe, order)) do uses[add(state, wait)] = 1 end
   return { uses = uses, order = order, policy_uses = policy_uses, policy_bytes = policy_bytes, remade_bytes = most,
     outside_bytes = outside, copies_table = copies_table }

@@ -470,8 +470,9 @@ local function plan_flags(p, h, add, leave_out)
     leave_out "quantised_weights=single: set disable_parameter_transpose_cache of TransformerConfig"
   end
   local loss = stack.cross_entropy
-  add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
-  add("cross-entropy-fusion-impl", loss == "fused" and "te")
+  add("cross-entropy-loss-fusion", loss == "fused" or loss == "native" or loss == "recomputed")
+  add("cross-entropy-fusion-impl", loss == "fused" and "te" or loss == "recomputed" and "linear")
+  if loss == "linear" then leave_out "cross_entropy=linear: Megatron-LM has no loss in chunks" end
   add("no-bias-swiglu-fusion", h.gated_mlp and stack.gated_mlp > 1)
   graphs(p, h, stack, add, leave_out)
   precision(p, add, leave_out)

@@ -403,7 +403,8 @@ end
 --- The loss's kernel; nil for a NeMo file that does not state it.
 local function cross_entropy(args)
   if not args:has "cross-entropy-loss-fusion" then return not args.nemo and "megatron" or nil end
-  return args:choice("cross-entropy-fusion-impl", "native", { native = "native", te = "fused" })
+  return args:choice("cross-entropy-fusion-impl", "native", { native = "native", te = "fused",
+    linear = "recomputed" })
 end
 
 local whole_graphs = { full = true, full_iteration = true }

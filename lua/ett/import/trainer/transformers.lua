@@ -192,14 +192,30 @@ local function set_fsdp(p, config, given, note)
   end, given, nil, note)
 end
 
+--- The kernel of the loss; nil: that of the stack. Liger computes head and loss in chunks unless told otherwise
+--- (liger_kernel/transformers/monkey_patch.py). Axolotl's plugin has a field for each kernel (integrations/liger/args.py).
+--- LLaMA-Factory keeps the logits for stages that need them (model/model_utils/liger_kernel.py).
+local function loss_of(config, plugins)
+  local linear, alone = is_on(config, "liger_fused_linear_cross_entropy"), is_on(config, "liger_cross_entropy")
+  local changed, stage = config("", "liger_kernel_config", {}), config("", "stage", "sft")
+  local cut, _, is_absent = config("", "cut_cross_entropy", true)
+  if plugins:find "CutCrossEntropy" and (cut or is_absent) then return "recomputed" end
+  if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") then
+    linear = changed.fused_linear_cross_entropy ~= false and (stage == "sft" or stage == "pt")
+    alone = changed.cross_entropy == true or stage ~= "sft" and stage ~= "pt"
+  end
+  return linear and "linear" or alone and "fused" or nil
+end
+
 --- The stack: fused kernels of Liger, and the kernel of attention.
 local function stack_of(stack, config, note)
   local plugins = config("", "plugins", {}, "string")
   plugins = type(plugins) == "table" and table.concat(plugins, " ") or plugins
   if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") or plugins:find "Liger" then
-    stack = stack .. ":norm=fused:cross_entropy=fused:rope=1:gated_mlp=1"
+    stack = stack .. ":norm=fused:rope=1:gated_mlp=1"
   end
-  if plugins:find "CutCrossEntropy" then note "CutCrossEntropyPlugin is not modelled: the estimate stores logits" end
+  local loss = loss_of(config, plugins)
+  if loss then stack = stack .. ":cross_entropy=" .. loss end
   local attention = config("", "attn_implementation", config("", "flash_attn", config("", "attention", "")))
   if attention:find "3" then stack = stack .. ":attention=flash3" end
   if is_on(config, "flash_attn_rms_norm") then stack = stack .. ":norm=fused" end
