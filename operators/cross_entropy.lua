@@ -1,7 +1,7 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
 -- The three reductions over tensor ranks are collectives of the architecture (vocabulary_reduce).
 local launch = require "ett.operator.launch"
-local loss = require "ett.operator.loss"
+local losses = require "ett.operator.loss"
 local width = require("ett.operator.memory").width
 local shapes = require "ett.operator.shapes"
 
@@ -39,7 +39,7 @@ end
 function op.inside(_, stack) return stack.cross_entropy == "recomputed" end
 
 function op.activation_bytes(s, dtype, stack)
-  if stack and loss.kernels[stack.cross_entropy] then return 0.0 end
+  if stack and losses.kernels[stack.cross_entropy] then return 0.0 end
   local each = op.stores_logits(s, stack) and width(dtype) or 4.0
   return each * s.tokens * s.vocab
 end
@@ -54,7 +54,7 @@ end
 --- result.
 function op.working_bytes(s, dtype, stack)
   local kernel, each = stack and stack.cross_entropy or "megatron", width(dtype)
-  if kernel == "fused" or loss.kernels[kernel] then return 0.0 end
+  if kernel == "fused" or losses.kernels[kernel] then return 0.0 end
   if kernel == "torch" or kernel == "shifted" then return (s.split and 12.0 or 8.0) * s.tokens * s.vocab end
   if stores_probabilities[kernel] and each == 4 then each = 0 end
   return (each + (kernel == "native" and 4.0 or 0.0)) * s.tokens * s.vocab

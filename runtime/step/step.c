@@ -233,6 +233,9 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
                          "the host");
   if (p->shard < 0 || p->prefetch < 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "shard and prefetch must be at least 0");
+  if (!(p->data_seconds >= 0 && p->stall_seconds >= 0))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "data_seconds and stall_seconds must be at least 0");
   if (p->gradient_bytes < 1 || p->message_bytes < 1 || p->weight_bytes < 1 ||
       !(p->optimizer_bytes >= 0))
     return ett_err_set(
@@ -1256,6 +1259,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
         passes_only ? result->pipeline_seconds
                     : ett_update_least(&e, &a, result->pipeline_seconds) + tied;
   }
+  result->step_seconds = ett_step_with_host(plan, result->step_seconds);
   result->untimed = e.untimed;
   return 0;
 }
@@ -1290,6 +1294,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   if (plan->post_validation &&
       ett_finish_steady(&e, &a, tied, &pipeline, keep_units, result) != 0)
     return -1;
+  result->device_seconds = result->step_seconds;
+  result->step_seconds = ett_step_with_host(plan, result->device_seconds);
   result->memory_bytes = fill_memories(&e, &a, &pipeline, keep == ETT_KEEP_TOTALS);
   result->fits = 1;
   for (int rank = 0; rank < plan->pp; rank++)

@@ -68,6 +68,8 @@ typedef struct ett_step_plan {
   int32_t message_bytes;  /* per gradient, in the messages of the replicas */
   int32_t weight_bytes;   /* per weight, in computing and in gathers */
   double optimizer_bytes; /* per parameter: master weight and moments */
+  double data_seconds;    /* data loaders make the batch of a step meanwhile */
+  double stall_seconds;   /* all devices wait for their hosts, in each step */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */
   int64_t interleave_group; /* `group` of ett_pipeline */
   int prediction;       /* the slice of ETT_PLACE_PREDICTION, from 0; below 0: the last */
@@ -126,6 +128,7 @@ typedef struct ett_step_stage {
 
 typedef struct ett_step_result {
   double step_seconds;
+  double device_seconds;   /* step_seconds without waits for data and stalls */
   double pipeline_seconds; /* the pipeline alone */
   double update_share;     /* ett_update_share */
   double split_share;      /* share of `split` (ett_operation) that the step has */
@@ -205,6 +208,11 @@ int ett_step_slowed(const ett_program *program, const ett_step_plan *plan,
 /* The parts of each stage's devices, as bits. Fails if a tensor, context or expert group
  * spans two parts. */
 int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err);
+
+/* The seconds of a step whose devices alone take `seconds`. */
+static inline double ett_step_with_host(const ett_step_plan *p, double seconds) {
+  return (seconds < p->data_seconds ? p->data_seconds : seconds) + p->stall_seconds;
+}
 
 /* The slice of ETT_PLACE_PREDICTION. */
 static inline int ett_step_prediction(const ett_step_plan *p) {

@@ -249,4 +249,29 @@ describe("a step's interval", function()
         "dgx_b200")) + 0.01)
     end
   end)
+
+  it("lies above the times of the host that the plan states, which have no interval", function()
+    local alone = step()
+    local device = alone.step_seconds
+    local function ends(plan)
+      local e = step(plan)
+      return { e.step_seconds, e.low_seconds, e.high_seconds, e.data_wait_seconds, e.idle_seconds - alone.idle_seconds }
+    end
+    local slow = { device + 1, device + 1, math.max(device + 1, alone.high_seconds), 1, 1 }
+    for _, case in ipairs {
+      { { data_seconds = device / 2 }, { device, math.max(device / 2, alone.low_seconds), alone.high_seconds, 0, 0 } },
+      { { data_seconds = device + 1 }, slow },
+      { { data_seconds = device / 2, stall_seconds = 3 }, { device + 3, math.max(device / 2, alone.low_seconds) + 3,
+        alone.high_seconds + 3, 0, 3 } } } do
+      for i, value in ipairs(ends(case[1])) do assert.near(case[2][i], value, 1e-9, i) end
+    end
+    -- A search computes the same seconds.
+    local plan = { seq = 4096, micro_batches = 2, stack = "megatron", data_seconds = device + 1, stall_seconds = 3 }
+    local swept = require("ett.search.sweep").new { cluster = "dgx_h100", plan = plan, over = { tp = { 1 } },
+      model = require("ett.model").new("llama", { layers = 8, hidden = 4096, heads = 32, vocab = 32000 }) }
+    assert.near(device + 4, swept.rows[1].step_seconds, 1e-9)
+    assert.matches("waiting +the devices wait 1.000 s for data, 3.000 s for their hosts", tostring(step(plan)))
+    assert.matches("'data_seconds' must be a number of at least 0, got -1",
+      select(2, pcall(step, { data_seconds = -1 })).message, 1, true)
+  end)
 end)

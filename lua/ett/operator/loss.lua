@@ -2,8 +2,8 @@
 --
 --   linear       Liger's fused_linear_cross_entropy: chunks of tokens, each with its logits, its loss and its gradients
 --                of input and weight (liger_kernel/ops/fused_linear_cross_entropy.py)
---   recomputed   Apple's Cut Cross-Entropy (arXiv 2411.09009), Megatron-Core's `--cross-entropy-fusion-impl linear`: one
---                kernel keeps logits in registers, and the backward pass computes them again
+--   recomputed   Apple's Cut Cross-Entropy (arXiv 2411.09009), Megatron-Core's `--cross-entropy-fusion-impl linear`:
+--                one kernel keeps logits in registers, and the backward pass computes them again
 local loss = {}
 
 loss.kernels = { linear = true, recomputed = true }

@@ -284,6 +284,13 @@ local fields = {
     { "post_validation", "boolean", default = false, c = true,
       needs = { "pp above 1 and clip_gradients", function(p) return p.pp > 1 and p.clip_gradients end },
       help = "the gradient norm is checked after the update: stages start the next step immediately (zero bubble)" },
+    { "data_seconds", "nonnegative", default = 0, most = 1e6, c = true,
+      also = "dataloader data_loader_seconds data_loading num_workers",
+      help = "seconds in which data loaders make the batch of a step, while the devices compute the step before; a "
+        .. "step takes at least this long" },
+    { "stall_seconds", "nonnegative", default = 0, most = 1e6, c = true, also = "host_stall_seconds logging_seconds",
+      help = "seconds of each step in which all devices wait for their hosts: loading without prefetching, logging, "
+        .. "garbage collection" },
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run; adds its days, price and energy" },
     { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true, also = "price_per_gpu_hour",

@@ -196,6 +196,10 @@ function report.run(e)
 end
 
 local function outlook_rows(rows, e)
+  if e.data_wait_seconds > 0 or e.plan.stall_seconds > 0 then
+    rows[#rows + 1] = { "waiting", ("the devices wait %s for data, %s for their hosts"):format(
+      time_text(e.data_wait_seconds), time_text(e.plan.stall_seconds)) }
+  end
   if e.varied_p50_seconds then
     rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
       time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }

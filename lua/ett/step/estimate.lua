@@ -592,6 +592,21 @@ local function open_steps(given, cluster, p, lowered, times, step, demands, work
   return lists
 end
 
+-- The interval of a step; half-width of other runs as a share of the devices' time, reasons for a wide interval, and
+-- whether `recipe` has an effect. Stated times of the host have no interval: they are added to that of the devices.
+---@param device number seconds of the devices
+---@param shares table of ett.step.spread
+local function interval_of(given, cluster, p, lowered, times, device, shares, c_plan, demands, workspace)
+  local no_host = { data_seconds = 0, stall_seconds = 0 }
+  local low, high = lowered.program:interval(merged(c_plan, no_host), demands, workspace, estimate.correlation)
+  local share, own_run, reasons, recipe = times:step_spread(shares, p)
+  low, high = spread.widened(device, low, high, share, own_run)
+  low, high = spread.opened(device, low, high, open_steps(given, cluster, merged(p, no_host), lowered, times, device,
+    demands, workspace))
+  if not spread.matters(device, high, share, own_run) then reasons = {} end
+  return spread.with_host(low, p), spread.with_host(high, p), own_run, reasons, recipe
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
   interval = { "boolean", default = true } }
@@ -612,7 +627,8 @@ function estimate.new(given)
   local workspace <close> = step_core.workspace()
   local program <close> = lowered.program
   local result, c_plan = solved(p, cluster, times, model.hyper.hidden, program, demands, workspace, given.units)
-  local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
+  local step, device = result.step_seconds, result.device_seconds
+  local devices, tokens = plan_module.devices(p), plan_module.tokens(p)
   local collectives, computed = {}, {}
   for _, line in ipairs(operation_lines(lowered, p, result)) do
     table.insert(line.kind == "collective" and collectives or computed, line)
@@ -630,13 +646,9 @@ function estimate.new(given)
   add_nodes(collectives, c_plan)
   local low, high, own_run, reasons, recipe
   if given.interval then
-    low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
-    local share
-    share, own_run, reasons, recipe = times:step_spread(spread.shares(lowered, computed, collectives, step), p)
-    low, high = spread.widened(step, low, high, share, own_run)
-    low, high = spread.opened(step, low, high, open_steps(given, cluster, p, lowered, times, step, demands,
-      workspace))
-    if not spread.matters(step, high, share, own_run) then reasons = {} end
+    local shares = spread.shares(lowered, computed, collectives, device)
+    low, high, own_run, reasons, recipe = interval_of(given, cluster, p, lowered, times, device, shares, c_plan,
+      demands, workspace)
   end
   local peak, host = parts.peak(cluster, p, devices), memory.warning(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp
@@ -646,12 +658,13 @@ function estimate.new(given)
     plan = p, stack = lowered.stack.name,
     left_open = json.array(plan_fields.left_open(given.plan, p, lowered.stack, model.hyper.experts)),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
-    own_run_seconds = own_run and own_run * step, wide_because = reasons and json.array(reasons),
+    own_run_seconds = own_run and own_run * device, wide_because = reasons and json.array(reasons),
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,
     model_flops_per_step = model_flops, peak_flops_per_second = peak,
     mfu_percent = peak and 100 * model_flops / (step * devices * peak) or nil,
     pipeline_seconds = result.pipeline_seconds, bubble_percent = 100 * result.bubble_fraction,
+    data_wait_seconds = math.max(0.0, p.data_seconds - device),
     idle_seconds = idle_of(step, busy), idle_percent = 100 * idle_of(step, busy) / step,
     operators = json.array(computed), collectives = json.array(collectives), stages = result.stages,
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,

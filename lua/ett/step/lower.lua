@@ -347,8 +347,8 @@ end
 local function reused_parameters(op, s) return op.reused_parameters and op.reused_parameters(s) or 0 end
 
 --- The times of an item in both passes, and the launches of the second. A head that runs in chunks (`chunk` of the
---- operator) takes the time of all chunks. Their gradients count as the backward pass, though Liger computes them in the
---- forward pass.
+--- operator) takes the time of all chunks. Their gradients count as the backward pass, though Liger computes them in
+--- the forward pass.
 ---@return table forward, table? backward, integer launches, table? part shape of one chunk
 local function times_of(state, item)
   local op, p, stack = item.operator, state.plan, state.software

@@ -67,4 +67,7 @@ function spread.opened(step, low, high, lists)
   return math.max(0.0, step - math.sqrt(below)), step + math.sqrt(above)
 end
 
+--- The seconds of a step whose devices alone take `seconds` (ett_step_with_host).
+function spread.with_host(seconds, p) return math.max(seconds, p.data_seconds) + p.stall_seconds end
+
 return spread

@@ -442,7 +442,7 @@ static int program_evaluate(lua_State *L) {
   static const ett_step_lua_field fields[] = {
       RESULT(step_seconds), RESULT(pipeline_seconds), RESULT(bubble_fraction),
       RESULT(flops),        RESULT(memory_bytes),     RESULT(update_share),
-      RESULT(split_share),
+      RESULT(split_share),  RESULT(device_seconds),
   };
   int keep_units = lua_toboolean(L, 5);
   call c;

@@ -193,7 +193,7 @@ local function set_fsdp(p, config, given, note)
 end
 
 --- The kernel of the loss; nil: that of the stack. Liger computes head and loss in chunks unless told otherwise
---- (liger_kernel/transformers/monkey_patch.py). Axolotl's plugin has a field for each kernel (integrations/liger/args.py).
+--- (liger_kernel/transformers/monkey_patch.py). Axolotl's plugin has a field for each (integrations/liger/args.py).
 --- LLaMA-Factory keeps the logits for stages that need them (model/model_utils/liger_kernel.py).
 local function loss_of(config, plugins)
   local linear, alone = is_on(config, "liger_fused_linear_cross_entropy"), is_on(config, "liger_cross_entropy")
