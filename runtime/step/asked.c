@@ -16,6 +16,7 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   key.pipeline = e->w->placed.pipeline;
   key.bucket_bytes = p->bucket_bytes;
   key.optimizer_bytes = p->optimizer_bytes;
+  key.matrix_bytes = p->matrix_bytes;
   key.offload_gradients = ett_messages_whole_gradients(e) ? 0 : p->offload_gradients;
   key.offload_optimizer = p->offload_optimizer;
   key.host_bandwidth = p->host_bandwidth;
@@ -62,11 +63,11 @@ const ett_asked *ett_asked_find(const ett_evaluation *e) {
 }
 
 /* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
- * seconds of updates, their kernels and gathers, and shares of experts in gathers, by
- * rank; demands; lanes of sends. */
+ * seconds of updates, their kernels, Newton-Schulz iterations, momenta and gathers, and
+ * shares of experts in gathers, by rank; demands; lanes of sends. */
 typedef struct arrays {
   ett_slice_gradients *gradients;
-  double *send, *optimizer, *kernel, *gather, *expert;
+  double *send, *optimizer, *kernel, *newton, *momenta, *gather, *expert;
   size_t *demands;
   int32_t *lane;
 } arrays;
@@ -76,7 +77,9 @@ static arrays arrays_of(const ett_asked *known, size_t slots, size_t ranks) {
   at.send = (double *)(at.gradients + slots);
   at.optimizer = at.send + slots;
   at.kernel = at.optimizer + ranks;
-  at.gather = at.kernel + ranks;
+  at.newton = at.kernel + ranks;
+  at.momenta = at.newton + ranks;
+  at.gather = at.momenta + ranks;
   at.expert = at.gather + ranks;
   at.demands = (size_t *)(at.expert + ranks);
   at.lane = (int32_t *)(at.demands + known->demand_count);
@@ -98,6 +101,8 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
   for (size_t rank = 0; rank < ranks; rank++) {
     a->stage[rank].optimizer_seconds = at.optimizer[rank];
     a->stage[rank].optimizer_kernel_seconds = at.kernel[rank];
+    a->stage[rank].newton_seconds = at.newton[rank];
+    a->stage[rank].newton_message_seconds = at.momenta[rank];
     a->stage[rank].gather_seconds = at.gather[rank];
     a->stage[rank].expert_gather_share = at.expert[rank];
   }
@@ -116,7 +121,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   known->program = 0; /* the entry stays empty if memory runs out */
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
-      4 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
+      6 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
   if (ett_room(&known->memory, &known->bytes, bytes) != 0)
     return;
   known->demand_count = e->w->demand_count;
@@ -131,6 +136,8 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   for (size_t rank = 0; rank < ranks; rank++) {
     at.optimizer[rank] = a->stage[rank].optimizer_seconds;
     at.kernel[rank] = a->stage[rank].optimizer_kernel_seconds;
+    at.newton[rank] = a->stage[rank].newton_seconds;
+    at.momenta[rank] = a->stage[rank].newton_message_seconds;
     at.gather[rank] = a->stage[rank].gather_seconds;
     at.expert[rank] = a->stage[rank].expert_gather_share;
   }

@@ -303,8 +303,9 @@ int ett_time_check(ett_demand_time t, const char *what, ett_err *err) {
 }
 
 int ett_demands_set(ett_demands *d, size_t index, ett_demand_time time, ett_err *err) {
-  static const char *const names[ETT_DEMAND_KINDS] = {
-      "send_recv", "all_reduce", "reduce_scatter", "all_gather", "the optimizer"};
+  static const char *const names[ETT_DEMAND_KINDS] = {"send_recv",      "all_reduce",
+                                                      "reduce_scatter", "all_gather",
+                                                      "all_to_all",     "the optimizer"};
   if (index >= d->count)
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
   if (ett_time_check(time, names[d->entries[index].demand.kind], err) != 0)

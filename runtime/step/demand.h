@@ -19,7 +19,8 @@ typedef enum ett_demand_kind {
   ETT_DEMAND_ALL_REDUCE,
   ETT_DEMAND_REDUCE_SCATTER,
   ETT_DEMAND_ALL_GATHER,
-  ETT_DEMAND_OPTIMIZER, /* amount: parameters that this device updates */
+  ETT_DEMAND_ALL_TO_ALL, /* amount: bytes that a rank holds */
+  ETT_DEMAND_OPTIMIZER,  /* amount: parameters that this device updates */
   ETT_DEMAND_KINDS,
 } ett_demand_kind;
 

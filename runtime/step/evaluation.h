@@ -42,7 +42,7 @@ typedef struct ett_part_arrays {
 typedef struct ett_asked_key {
   uint64_t weights[2], placed, demands; /* of the program; editions */
   ett_axis pipeline;
-  double bucket_bytes, optimizer_bytes;
+  double bucket_bytes, optimizer_bytes, matrix_bytes;
   double offload_gradients, offload_optimizer, host_bandwidth, host_rate;
   int pp, vp, zero, gradient_all_reduce, prediction;
   int32_t gradient_bytes, message_bytes, weight_bytes;
@@ -270,7 +270,10 @@ double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays 
 
 /* The time of an update, divided by its time with Adam's usual states (12 bytes per
  * parameter, 8 in fp32). It is the ratio of the bytes that the two updates move. */
-double ett_update_share(const ett_step_plan *p);
+double ett_update_share(const ett_step_plan *p, double optimizer_bytes);
+
+/* Weights that a rank updates by Muon: its share of the matrices of its stage. */
+double ett_update_matrices(const ett_evaluation *e, const ett_step_stage *s);
 
 /* Demands the times after the pipeline of a stage: gradients, update, weights. */
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);

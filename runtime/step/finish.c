@@ -35,7 +35,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
   for (int rank = 0; rank < p->pp; rank++)
     if (a->stage[rank].end_seconds > ready)
       ready = a->stage[rank].end_seconds;
-  r->update_share = ett_update_share(p);
+  r->update_share = ett_update_share(p, p->optimizer_bytes);
   r->step_seconds = ends->makespan;
   double used = 0;
   for (int rank = 0; rank < p->pp; rank++) {

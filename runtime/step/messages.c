@@ -48,6 +48,11 @@ double ett_messages_ask(ett_evaluation *e, ett_demand *demand) {
   return time ? time->seconds : 0;
 }
 
+/* Whether a message of shards is one of gradients, which replicas sum. */
+static int reduces(ett_demand_kind kind) {
+  return kind == ETT_DEMAND_ALL_REDUCE || kind == ETT_DEMAND_REDUCE_SCATTER;
+}
+
 /* Seconds of one message over the ranks that share a shard. For gradients, adds the
  * message of the shard over its replicas, whose seconds are *between. */
 static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
@@ -61,7 +66,7 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
                         .element_bytes = element_bytes};
   double seconds = ett_messages_ask(e, &message);
   *between = 0;
-  if (kind == ETT_DEMAND_ALL_GATHER || r.degree <= 1)
+  if (!reduces(kind) || r.degree <= 1)
     return seconds;
   message.kind = ETT_DEMAND_ALL_REDUCE;
   message.amount = kind == ETT_DEMAND_REDUCE_SCATTER ? bytes / (double)g.degree : bytes;
@@ -149,7 +154,7 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
   ett_buckets b = {0};
   ett_rank_group r =
       experts ? e->w->placed.expert_replica_group : e->w->placed.dense_replica_group;
-  int replicas = kind != ETT_DEMAND_ALL_GATHER && r.degree > 1;
+  int replicas = reduces(kind) && r.degree > 1;
   if ((g.degree <= 1 && !replicas) || bytes <= 0)
     return b;
   if (e->plan->zero == ETT_ZERO_PARAMETERS && layers > 0) {

@@ -62,6 +62,9 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"expert_parameters", o->expert_parameters},
                  {"frozen_dense", o->frozen_dense},
                  {"frozen_expert", o->frozen_expert},
+                 {"matrix_parameters", o->matrix_parameters},
+                 {"newton_seconds", o->newton_seconds},
+                 {"largest_newton_seconds", o->largest_newton_seconds},
                  {"spared_share", o->spared_share},
                  {"scale_bytes", o->scale_bytes},
                  {"activation_bytes", o->activation_bytes},
@@ -346,6 +349,33 @@ static void add_plain(role_seconds *of, const ett_operation *o, double forward,
     of->plain_again[o->role] += forward;
 }
 
+/* Adds the weights of n runs of an operation. */
+static void add_weights(const ett_operation *o, double n, ett_layer_sums *s) {
+  s->dense_parameters += n * o->dense_parameters;
+  s->expert_parameters += n * o->expert_parameters;
+  s->frozen_dense += n * o->frozen_dense;
+  s->frozen_expert += n * o->frozen_expert;
+  s->spared.dense += n * o->spared_share * o->dense_parameters;
+  s->spared.expert += n * o->spared_share * o->expert_parameters;
+  s->spared.frozen_dense += n * o->spared_share * o->frozen_dense;
+  s->spared.frozen_expert += n * o->spared_share * o->frozen_expert;
+  struct ett_quantised *q = &s->quantised[o->expert_parameters + o->frozen_expert > 0];
+  q->whole += n * o->quantised_bytes;
+  q->sharded += n * o->sharded_bytes;
+  q->scales += n * o->scale_bytes;
+  if (o->frozen_dense + o->frozen_expert > 0) {
+    q->frozen_sharded += n * o->sharded_bytes;
+    q->frozen_scales += n * o->scale_bytes;
+  }
+  if (n > 0)
+    ett_matrices_add(&s->matrices[o->expert_parameters > 0],
+                     &(ett_matrices){o->matrix_parameters, o->newton_seconds,
+                                     o->largest_newton_seconds},
+                     n);
+  if (o->spared_share > 0)
+    s->layer_copies += n * (o->quantised_bytes - o->sharded_bytes - o->scale_bytes);
+}
+
 /* Adds the runs of an operation in one layer of kind k. */
 static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_sums *s,
                           role_seconds *of) {
@@ -397,24 +427,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   }
   s->weight += o->weight_share * backward + n * weight;
   s->split += n * split;
-  s->dense_parameters += n * o->dense_parameters;
-  s->expert_parameters += n * o->expert_parameters;
-  s->frozen_dense += n * o->frozen_dense;
-  s->frozen_expert += n * o->frozen_expert;
-  s->spared.dense += n * o->spared_share * o->dense_parameters;
-  s->spared.expert += n * o->spared_share * o->expert_parameters;
-  s->spared.frozen_dense += n * o->spared_share * o->frozen_dense;
-  s->spared.frozen_expert += n * o->spared_share * o->frozen_expert;
-  struct ett_quantised *q = &s->quantised[o->expert_parameters + o->frozen_expert > 0];
-  q->whole += n * o->quantised_bytes;
-  q->sharded += n * o->sharded_bytes;
-  q->scales += n * o->scale_bytes;
-  if (o->frozen_dense + o->frozen_expert > 0) {
-    q->frozen_sharded += n * o->sharded_bytes;
-    q->frozen_scales += n * o->scale_bytes;
-  }
-  if (o->spared_share > 0)
-    s->layer_copies += n * (o->quantised_bytes - o->sharded_bytes - o->scale_bytes);
+  add_weights(o, n, s);
   if (o->cached_shape > 0)
     s->cached_shapes |= UINT64_C(1) << (o->cached_shape - 1);
   s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
@@ -541,7 +554,7 @@ static void hash_weights(ett_program *p) {
   uint64_t first = p->kind_count, second = 1;
   for (size_t k = 0; k <= p->kind_count; k++) {
     const ett_layer_sums *s = &p->sums[k];
-    double values[19] = {p->tied_embedding_bytes, p->owned_tensors, p->tied_frozen,
+    double values[25] = {p->tied_embedding_bytes, p->owned_tensors, p->tied_frozen,
                          p->element_bytes,        p->whole_stages,  p->defers_gradients};
     if (k < p->kind_count) {
       const double own[] = {s->dense_parameters,      s->expert_parameters,
@@ -552,6 +565,7 @@ static void hash_weights(ett_program *p) {
                             (double)p->kinds[k].count};
       memcpy(values, own, sizeof own);
       memcpy(&values[11], &s->spared, sizeof s->spared);
+      memcpy(&values[17], s->matrices, 2 * sizeof *s->matrices);
     }
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
       uint64_t bits;
@@ -644,6 +658,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     to->quantised[i].scales += n * of->quantised[i].scales;
     to->quantised[i].frozen_sharded += n * of->quantised[i].frozen_sharded;
     to->quantised[i].frozen_scales += n * of->quantised[i].frozen_scales;
+    if (n > 0)
+      ett_matrices_add(&to->matrices[i], &of->matrices[i], n);
   }
   to->cached_shapes |= of->cached_shapes;
   to->flops += n * of->flops;

@@ -91,6 +91,9 @@ typedef struct ett_operation {
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
+  /* Of its trained weights those in matrices that Muon updates; seconds of Newton-Schulz
+   * iterations on all of them, and on the largest matrix. */
+  double matrix_parameters, newton_seconds, largest_newton_seconds;
   double spared_share;    /* share of its weights' bytes that gathers need not move */
   double quantised_bytes; /* of its weights beyond their 16 bits; negative if they take
                              fewer */
@@ -157,6 +160,12 @@ typedef struct ett_weights {
   double dense, expert, frozen_dense, frozen_expert, idle_dense, idle_expert;
 } ett_weights;
 
+/* Matrices that Muon updates: weights, and the seconds of their Newton-Schulz iterations,
+ * of all and of the largest matrix. */
+typedef struct ett_matrices {
+  double parameters, seconds, largest;
+} ett_matrices;
+
 /* Sums over one layer of a kind, or over a slice. */
 typedef struct ett_layer_sums {
   double forward, backward,
@@ -190,6 +199,7 @@ typedef struct ett_layer_sums {
     double whole, sharded, scales; /* quantised_bytes, sharded_bytes, scale_bytes */
     double frozen_sharded, frozen_scales;  /* the part of frozen weights */
   } quantised[2];                          /* of dense weights, of experts */
+  ett_matrices matrices[2];                /* dense, of experts */
   uint64_t cached_shapes;                  /* bit of each cached_shape */
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double late_bytes;   /* held from a split backward pass to its weight gradients */
@@ -293,6 +303,14 @@ typedef struct ett_program {
    * part. */
   struct ett_program *next;
 } ett_program;
+
+/* Adds n times the matrices of a layer or operation. */
+static inline void ett_matrices_add(ett_matrices *to, const ett_matrices *of, double n) {
+  to->parameters += n * of->parameters;
+  to->seconds += n * of->seconds;
+  if (of->largest > to->largest)
+    to->largest = of->largest;
+}
 
 ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err);
 void ett_program_free(ett_program *program);

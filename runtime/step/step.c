@@ -237,7 +237,7 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "data_seconds and stall_seconds must be at least 0");
   if (p->gradient_bytes < 1 || p->message_bytes < 1 || p->weight_bytes < 1 ||
-      !(p->optimizer_bytes >= 0))
+      !(p->optimizer_bytes >= 0 && p->matrix_bytes >= 0))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
         "weights and gradients need at least 1 byte, optimizer states at least 0");
@@ -687,6 +687,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                          (m.whole_gradients ? p->gradient_bytes > p->weight_bytes
                                             : p->zero >= ETT_ZERO_GRADIENTS);
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
+  m.optimizer += (p->matrix_bytes - p->optimizer_bytes) * ett_update_matrices(e, s);
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
     const ett_layer_sums *sums = &a->sums[v];
@@ -836,6 +837,8 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
       ett_weights_add(&s->spared, &sums->spared, 1);
+      for (int i = 0; i < 2; i++)
+        ett_matrices_add(&s->matrices[i], &sums->matrices[i], 1);
       s->quantised_bytes += quantised_of(e, sums, 0);
       double gather = ett_slot_gather(e, a, v, 0), again = ett_slot_gather(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);

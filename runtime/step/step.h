@@ -68,6 +68,7 @@ typedef struct ett_step_plan {
   int32_t message_bytes;  /* per gradient, in the messages of the replicas */
   int32_t weight_bytes;   /* per weight, in computing and in gathers */
   double optimizer_bytes; /* per parameter: master weight and moments */
+  double matrix_bytes;    /* the same for matrices that Muon updates (ett_matrices) */
   double data_seconds;    /* data loaders make the batch of a step meanwhile */
   double stall_seconds;   /* all devices wait for their hosts, in each step */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */
@@ -98,6 +99,9 @@ typedef struct ett_step_stage {
   double wait_seconds;           /* wait for the other stages' gradients */
   double optimizer_seconds;
   double optimizer_kernel_seconds; /* the same without the wait for the host */
+  ett_matrices matrices[2];        /* dense, of experts */
+  /* Of optimizer_seconds: Newton-Schulz iterations of Muon; messages of whole momenta. */
+  double newton_seconds, newton_message_seconds;
   double gather_seconds, gather_exposed_seconds;
   /* Shares of gradient_seconds and gather_seconds that move experts. */
   double expert_gradient_share, expert_gather_share;

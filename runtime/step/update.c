@@ -3,15 +3,58 @@
 
 #include "step/evaluation.h"
 
-double ett_update_share(const ett_step_plan *p) {
+double ett_update_share(const ett_step_plan *p, double optimizer_bytes) {
   int master = p->weight_bytes < (int32_t)sizeof(float);
   /* Bytes for the weight (written, without a master weight also read), for its gradient,
    * and three times as many for the gradient's norm and clipping (in_step.update_bytes).
    * With 16-bit gradients, states of at most 4 bytes are two narrow moments. */
   double usual = master ? 12 : 8, beside = master ? 2 + 4 * 4 : 8 + 4 * 4;
-  int narrow = master && p->optimizer_bytes <= (double)sizeof(float) &&
+  int narrow = master && optimizer_bytes <= (double)sizeof(float) &&
                p->gradient_bytes < (int32_t)sizeof(float);
-  return ((narrow ? 4 + 4 * 2 : beside) + 2 * p->optimizer_bytes) / (beside + 2 * usual);
+  return ((narrow ? 4 + 4 * 2 : beside) + 2 * optimizer_bytes) / (beside + 2 * usual);
+}
+
+/* Bytes of a momentum that Muon orthogonalises. */
+enum { NEWTON_BYTES = 2 };
+
+/* The Newton-Schulz iterations of a rank. Ranks that share states own whole matrices, so
+ * one matrix is the least. Under ZeRO-1 and 2, an owner gathers the momenta of all ranks,
+ * unless gradients are all-reduced (Megatron-Core's layer-wise optimizer). Under ZeRO-3,
+ * ranks exchange shards for whole matrices, and their updates for shards. */
+static void ask_newton(ett_evaluation *e, ett_step_stage *s) {
+  const ett_step_plan *p = e->plan;
+  s->newton_seconds = s->newton_message_seconds = 0;
+  for (int experts = 0; experts < 2; experts++) {
+    const ett_matrices *m = &s->matrices[experts];
+    double degree = p->zero < ETT_ZERO_OPTIMIZER ? 1
+                    : experts                    ? (double)e->expert.degree
+                                                 : (double)e->dense.degree;
+    double bytes = NEWTON_BYTES * m->parameters;
+    s->newton_seconds += fmax(m->seconds / degree, m->largest);
+    if (degree > 1 && p->zero == ETT_ZERO_PARAMETERS)
+      s->newton_message_seconds += 2 * ett_buckets_seconds(ett_messages_buckets(
+                                           e, ETT_DEMAND_ALL_TO_ALL, experts,
+                                           bytes / degree, s->layers, NEWTON_BYTES));
+    else if (degree > 1 && !p->gradient_all_reduce)
+      s->newton_message_seconds += ett_buckets_seconds(ett_messages_buckets(
+          e, ETT_DEMAND_ALL_GATHER, experts, bytes, s->layers, NEWTON_BYTES));
+  }
+}
+
+double ett_update_matrices(const ett_evaluation *e, const ett_step_stage *s) {
+  int shares = e->plan->zero >= ETT_ZERO_OPTIMIZER;
+  return s->matrices[0].parameters / (shares ? (double)e->dense.degree : 1) +
+         s->matrices[1].parameters / (shares ? (double)e->expert.degree : 1);
+}
+
+/* Time of an update as a multiple of the update by Adam that was timed. Muon also writes
+ * and reads an orthogonal matrix. updated: weights of the rank, matrices included. */
+static double update_factor(const ett_evaluation *e, const ett_step_stage *s,
+                            double updated) {
+  const ett_step_plan *p = e->plan;
+  double share = updated > 0 ? ett_update_matrices(e, s) / updated : 0;
+  return (1 - share) * ett_update_share(p, p->optimizer_bytes) +
+         share * ett_update_share(p, p->matrix_bytes + NEWTON_BYTES);
 }
 
 /* Seconds in which the host updates the weights whose states it holds. It reads and
@@ -41,6 +84,8 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
       a->gradients[v] = a->gradients[v - 1];
     s->optimizer_seconds = s[-1].optimizer_seconds;
     s->optimizer_kernel_seconds = s[-1].optimizer_kernel_seconds;
+    s->newton_seconds = s[-1].newton_seconds;
+    s->newton_message_seconds = s[-1].newton_message_seconds;
     s->gather_seconds = s[-1].gather_seconds;
     s->expert_gather_share = s[-1].expert_gather_share;
     return;
@@ -72,11 +117,14 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .layers = (int32_t)ceil(layers / sharded),
                        .stage = place,
                        .element_bytes = p->weight_bytes};
-  s->optimizer_kernel_seconds =
-      (1 - p->offload_optimizer) * ett_update_share(p) * ett_messages_ask(e, &update);
+  s->optimizer_kernel_seconds = (1 - p->offload_optimizer) *
+                                update_factor(e, s, update.amount) *
+                                ett_messages_ask(e, &update);
   double on_host = seconds_on_host(e, rank, update.amount);
   s->optimizer_seconds =
       on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
+  ask_newton(e, s);
+  s->optimizer_seconds += s->newton_seconds + s->newton_message_seconds;
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS ||
       (ett_messages_whole(e) && !p->reshard)) {
     const ett_weights *w = &s->spared;

@@ -544,8 +544,13 @@ describe("Megatron-LM's flags", function()
     assert.equal(12, read(small .. "--bf16 --optimizer fusedadamw", { dp = 1 }).plan.optimizer_bytes)
     run = read(small .. "--bf16 --optimizer dist_muon --perform-rl-step", { dp = 1 })
     local notes = table.concat(run.model.notes, "\n")
-    assert.equal(8, run.plan.optimizer_bytes)
-    assert.matches("Newton-Schulz iterations are not modelled", notes, 1, true)
+    assert.same({ 12, "muon", 5, "blockwise", 1, true }, { run.plan.optimizer_bytes, run.plan.optimizer,
+      run.plan.muon_steps, run.plan.muon_tensor, run.plan.zero, run.plan.gradient_all_reduce })
+    p = read(small .. "--bf16 --optimizer muon --muon-num-ns-steps 7 --muon-tp-mode duplicated --muon-momentum 0.9",
+      { dp = 1 }).plan
+    assert.same({ 7, "duplicated", 0 }, { p.muon_steps, p.muon_tensor, p.zero })
+    assert.matches("--muon-tp-mode distributed is modelled as blockwise", table.concat(read(small
+      .. "--bf16 --optimizer muon --muon-tp-mode distributed", { dp = 1 }).model.notes), 1, true)
     assert.matches("not modelled: --perform-rl-step", notes, 1, true)
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)

@@ -459,10 +459,11 @@ freq = 5
 ]==]
     assert.same({}, select(2, read("run.toml", text)))
     local more = text:gsub("local_batch_size", "local_batch_sizes"):gsub("seq_len", "seq_lenn")
-      :gsub('"AdamW"', '"Muon"'):gsub("enabled = false", "enable = true") .. "[lora]\nrank = 8\n"
-    assert.same({ "optimizer.name = Muon is modelled as AdamW",
+      :gsub('"AdamW"', '"Sophia"'):gsub("enabled = false", "enable = true") .. "[lora]\nrank = 8\n"
+    assert.same({ "optimizer.name = Sophia is modelled as AdamW",
       "fields of training that are not modelled: local_batch_sizes (did you mean local_batch_size?), seq_lenn (did "
       .. "you mean seq_len?)", "not modelled: lora, validation" }, select(2, read("run.toml", more)))
+    assert.equal("muon", read("run.toml", (text:gsub('"AdamW"', '"Muon"'))).optimizer)
     local section = "[parallelizm]\ndata_parallel_shard_degree = 8\n"
     assert.same({ "not modelled: parallelizm (did you mean parallelism?)" },
       select(2, read("run.toml", section, nil, { dp = 8 })))
@@ -750,7 +751,7 @@ describe("a plan as DeepSpeed's JSON", function()
       given = given or {}
       given.dp, given.stack = 8, "transformers"
       local plan, notes = read("ds.json", text:format(clip or "1.0", optimizer), nil, given)
-      return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] }
+      return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] or plan.optimizer }
     end
     assert.same({ 12, true, true }, states "null")
     assert.same({ 12, true, true, "optimizer.type = onebitadam: its compressed messages are not modelled, "
@@ -758,7 +759,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.matches("onebitlamb: its compressed messages", states('{ "type": "OneBitLamb" }')[4], 1, true)
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
-    assert.matches("Newton-Schulz iterations are not modelled", states('{ "type": "Muon" }')[4], 1, true)
+    assert.same({ 12, true, true, "muon" }, states '{ "type": "Muon" }')
     assert.same({ 12, true, true }, states("null", nil, { dtype = "fp32" })) -- ZeRO copies the weights
     assert.equal(8, states("null", nil, { dtype = "fp32", zero = 0 })[1])
     assert.equal(4, states('{ "type": "SGD" }', nil, { dtype = "fp32", zero = 0 })[1])
@@ -1127,6 +1128,8 @@ describe("a plan of Transformers' arguments", function()
     plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
       .. "finetuning_type: full\noptim: lion_8bit\n")
     assert.same({ 1, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype })
+    plan = read("lf.yaml", text .. "finetuning_type: full\noptim: muon\n")
+    assert.same({ 12, "muon" }, { plan.optimizer_bytes, plan.optimizer })
     assert.matches("^dpo: only the trained model is modelled", notes[1])
     local full = text .. "finetuning_type: full\ndeepspeed: examples/ds_z3.json\n"
     assert.matches("deepspeed names 'examples/ds_z3.json', which ett finds neither at this path nor beside the",

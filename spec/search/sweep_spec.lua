@@ -23,7 +23,7 @@ describe("a sweep", function()
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
       cp = { 1, 2 }, cp_ulysses = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },
       expert_skew = { 0, 1 }, expert_shares = { { 0.4, 0.3, 0.2, 0.1 }, { 0.25, 0.25, 0.25, 0.25 } },
-      data_seconds = { 0, 9 }, stall_seconds = { 0, 1 },
+      muon_steps = { 3, 5 }, data_seconds = { 0, 9 }, stall_seconds = { 0, 1 },
       capacity_factor = { 1, 2 }, tokens = { 1e9, 1e10 }, price_per_device_hour = { 1, 2 }, pue = { 1.1, 1.3 },
       grams_co2_per_kwh = { 20, 400 }, failures_per_device_day = { 0.001, 0.01 }, restart_seconds = { 60, 600 },
       checkpoint_every_seconds = { 600, 6000 }, device_storage_bandwidth = { 1e8, 1e9 },
@@ -57,6 +57,7 @@ describe("a sweep", function()
       if name == "serial_sends" then plan.overlap_sends = false end
       if name == "global_batch" then plan.micro_batches = nil end
       if outlook[name] == "goodput_percent" then plan.failures_per_device_day = 0.001 end
+      if name:find "^muon" then plan.optimizer = "muon" end
       if name == "shard" then plan.zero = 1 end
       if name == "mtp_slice" then plan.split = { 8, 0 } end
       if name == "pad_to_capacity" then plan.capacity_factor = 1.5 end

@@ -85,6 +85,36 @@ adam = torch.optim.AdamW(weights, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01,
 return adam.step
 ]]
 
+-- Muon (Jordan et al. 2024) updates matrices between layers; Adam updates embeddings, heads, norms and biases. It
+-- replaces the momentum X of a matrix by an orthogonal one, with Newton-Schulz iterations in 16 bits. For m rows and n
+-- columns, m <= n, one iteration is A = X X', B = b A + c A A, X = a X + B X: 4 m^2 n + 2 m^3 FLOPs.
+
+--- The matrices in the weights of an operator: rows and columns of each, and their number in all batches. A joint
+--- product counts as one matrix for each of its parts (queries, keys, values; gate, up). {}: Muon does not update it.
+---@param op table operator
+---@param s table its shape on one device
+---@param parts integer[]? widths of its parts
+function optimizer.matrices(op, s, parts)
+  if op.chunk or not op.parameters or op.parameters(s) == 0 then return {} end
+  if op.family == "router" then return { { rows = s.experts, cols = s.hidden, count = 1 } } end
+  if op.family ~= "gemm" or not (s.in_features and s.out_features) then return {} end
+  local sum, list = 0, {}
+  for _, width in ipairs(parts or {}) do sum = sum + width end
+  for i, width in ipairs(sum == s.out_features and parts or { s.out_features }) do
+    list[i] = { rows = width, cols = s.in_features, count = s.batch or 1 }
+  end
+  return list
+end
+
+--- Seconds of the Newton-Schulz iterations on a matrix.
+---@param product fun(m: integer, k: integer, n: integer): number seconds of a product of m x k and k x n
+---@param stream fun(elements: number): number seconds to read two tensors of 16 bits and write one
+function optimizer.newton_seconds(matrix, steps, product, stream)
+  local m, n = math.min(matrix.rows, matrix.cols), math.max(matrix.rows, matrix.cols)
+  local one = product(m, n, m) + product(m, m, m) + product(m, m, n) + stream(m * m + 0.0) + stream((m + 0.0) * n)
+  return steps * one + 2 * stream((m + 0.0) * n) -- it is also cast and divided by its norm
+end
+
 --- Completes the optimizer of one pipeline stage. extra(c): parameters and tensors outside the encoder layers
 --- (embedding, final norm and head).
 function optimizer.stage(op, extra)

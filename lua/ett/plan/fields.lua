@@ -77,6 +77,15 @@ local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1
 -- Two fp32 moments, and an fp32 weight if the weight itself has fewer bits.
 local function adam_bytes(p) return schema.wide_bytes(p.dtype) < 4 and 12 or 8 end
 
+-- The same for a matrix that Muon updates: it has one of the two moments. 16-bit weights with 4 bytes or fewer have no
+-- master weight.
+local function matrix_bytes(optimizer, p)
+  local bytes = p.optimizer_bytes or adam_bytes(p)
+  if optimizer ~= "muon" then return bytes end
+  local master = schema.wide_bytes(p.dtype) < 4 and bytes > 4 and 4 or 0
+  return master + (bytes - master) / 2
+end
+
 local fields = {
   recompute_modules = { "core_attn" },
   -- Default products with adapters: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
@@ -253,8 +262,19 @@ local fields = {
     { "optimizer_bytes", "nonnegative", software = true, optional = true, most = 1024,
       c = { "optimizer_bytes", function(bytes, p) return bytes or adam_bytes(p) end },
       help = "bytes of optimizer state per parameter, master weight included (default: Adam's 12; 8 with fp32 "
-        .. "weights). With a 4-byte master weight: Muon, Lion and SGD with momentum 8, 8-bit Adam 6, Adafactor 4. A "
+        .. "weights). With a 4-byte master weight: Lion and SGD with momentum 8, 8-bit Adam 6, Adafactor 4. A "
         .. "moving average of the weights has 4 more" },
+    { "optimizer", "string", default = "adam", one_of = { "adam", "muon" }, program = true,
+      c = { "matrix_bytes", matrix_bytes }, also = "optim dist_muon",
+      help = "adam, or muon: Newton-Schulz iterations on the matrices between embedding and head, which have one "
+        .. "moment instead of two; Adam for other weights (optimizer_bytes)" },
+    { "muon_steps", "count", default = 5, most = 100, program = true,
+      needs = { "optimizer = muon", function(p) return p.optimizer == "muon" end },
+      help = "Newton-Schulz iterations of Muon" },
+    { "muon_tensor", "string", default = "blockwise", one_of = { "blockwise", "duplicated" }, program = true,
+      needs = { "optimizer = muon and tp above 1", function(p) return p.optimizer == "muon" and p.tp > 1 end },
+      help = "blockwise: each tensor rank orthogonalises its part of a matrix; duplicated: it gathers the whole "
+        .. "matrix" },
     { "bucket_bytes", "positive", default = 500e6, least = 10000, unit = "bytes", c = true,
       needs = { copies .. " and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },

@@ -185,6 +185,12 @@ local function gathered_beside(p, stage, gathers, share, waits)
   return math.max(0.0, sum - waits)
 end
 
+-- Seconds in which an update waits for the host; less than 1e-12 of the update is rounding of the sums.
+local function host_of(s)
+  local seconds = s.optimizer_seconds - s.optimizer_kernel_seconds - s.newton_seconds - s.newton_message_seconds
+  return seconds > 1e-12 * s.optimizer_seconds and seconds or 0.0
+end
+
 --- Seconds of the messages of the plan and of the updates by name, averaged over pipeline stages.
 ---@param gathers table? of ett.step.slices
 local function message_seconds(result, p, lowered, gathers)
@@ -202,7 +208,8 @@ local function message_seconds(result, p, lowered, gathers)
     for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
       gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
       tied = s.tied_embedding_seconds, optimizer = s.optimizer_kernel_seconds,
-      on_host = s.optimizer_seconds - s.optimizer_kernel_seconds, gather = gather, gather_hidden = gather_hidden } do
+      newton = s.newton_seconds, momenta = s.newton_message_seconds, on_host = host_of(s), gather = gather,
+      gather_hidden = gather_hidden } do
       sums[name] = (sums[name] or 0.0) + seconds / p.pp
     end
   end
@@ -248,6 +255,7 @@ local function message_lines(p, sums, sources, lowered)
   if gradients and scattered and (p.shard or p.dp * p.cp) < p.dp * p.cp then gradients.reduced_over_replicas = true end
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
+  add(p.zero == 3 and "all_to_all" or "all_gather", "dp momenta", sums.momenta, 0.0)
   for _, each in ipairs { { "offload", sums.offload }, { "optimizer", sums.on_host } } do
     local name, seconds = each[1], each[2]
     if seconds > 0 then
@@ -274,7 +282,7 @@ local function expose_exchange(lines, result, p)
 end
 
 -- Names of groups in `place` of ett.step, for lines that have other names.
-local placed_as = { dp = "data", ["tied embedding"] = "pp" }
+local placed_as = { dp = "data", ["dp momenta"] = "data", ["tied embedding"] = "pp" }
 
 --- Sets the number of nodes that a group of each line spans.
 local function add_nodes(lines, c_plan)
@@ -641,6 +649,10 @@ function estimate.new(given)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = sources.optimizer and sources.optimizer.provenance }
+  if sums.newton > 0 then
+    computed[#computed + 1] = { name = "newton_schulz", kind = "operator", seconds = sums.newton,
+      provenance = lowered.newton_provenance }
+  end
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(step, computed, collectives)
   add_nodes(collectives, c_plan)

@@ -11,6 +11,7 @@ local frozen = require "ett.step.frozen"
 local host_waits = require "ett.step.host_waits"
 local losses = require "ett.operator.loss"
 local operators = require "ett.operator"
+local optimizer = require "ett.operator.optimizer"
 local quantised = require "ett.operator.quantised"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
@@ -40,6 +41,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 -- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
   reused_parameters = 0, quantised_bytes = 0, sharded_bytes = 0, scale_bytes = 0, spared_share = 0,
+  matrix_parameters = 0, newton_seconds = 0, largest_newton_seconds = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
   waits_again = false, never_again = false, role = "outside", beside_seconds = 0, host = "none",
@@ -367,6 +369,42 @@ local function times_of(state, item)
   return whole(state.times:operator(op, part, p.dtype, "forward")), whole(backward), launches, part
 end
 
+-- The shape of a matrix that tensor ranks share, before they split it.
+local function whole_matrix(matrix, region, ranks_of_group)
+  return { rows = region == "enter" and matrix.rows * ranks_of_group or matrix.rows,
+    cols = region == "leave" and matrix.cols * ranks_of_group or matrix.cols, count = matrix.count }
+end
+
+--- Sets what Muon does with the weights of an operation. Products have 16 bits, in any data type of the plan.
+local function add_newton(state, item, operation)
+  local p, op = state.plan, item.operator
+  if p.optimizer ~= "muon" or item.frozen then return end
+  local parts, group = op.parts and op.parts(state.configuration), op.experts and (p.etp or p.tp) or p.tp
+  local gathers = p.muon_tensor == "duplicated" and group > 1 and (op.region == "enter" or op.region == "leave")
+  local gemm, residual = operators.get "linear_column", operators.get "residual_add"
+  local function timed(of, shape)
+    local answer = state.times:operator(of, shape, "bf16", "forward")
+    state.newton.provenance = times_module.worse(state.newton.provenance, answer.provenance)
+    return answer.seconds
+  end
+  local function product_of(m, k, n) return timed(gemm, { tokens = m, in_features = k, out_features = n }) end
+  local function stream(elements)
+    return timed(residual, { tokens = math.max(1, math.ceil(elements / state.hidden)), hidden = state.hidden })
+  end
+  local seconds, largest, parameters = 0.0, 0.0, 0
+  for _, matrix in ipairs(optimizer.matrices(op, operation.shape, parts)) do
+    parameters = parameters + matrix.count * matrix.rows * matrix.cols
+    local whole = gathers and whole_matrix(matrix, op.region, group) or matrix
+    local one = optimizer.newton_seconds(whole, p.muon_steps, product_of, stream)
+    if gathers then
+      one = one + state.times:collective("all_gather", 2.0 * whole.rows * whole.cols,
+        messages.topology(state, op.experts and group ~= p.tp and "etp" or "tp", false), "bf16").seconds
+    end
+    seconds, largest = seconds + matrix.count * one, math.max(largest, one)
+  end
+  operation.matrix_parameters, operation.newton_seconds, operation.largest_newton_seconds = parameters, seconds, largest
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param way table of way_of
 ---@param gradient number bytes of the weight gradient during the run
@@ -403,6 +441,7 @@ local function operation_of(state, item, way, parameters, gradient)
   if way.is_quantised then add_quantised(state, item, operation) end
   local format = frozen.format(item, p)
   if format then add_frozen(state, format, operation) end
+  add_newton(state, item, operation)
   return operation
 end
 
@@ -717,13 +756,18 @@ function lower.key(p, placement, key_of)
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
--- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, operator and key
--- (id_of_operator); `ways`: by data type, operator and key of way_of; `placement` of the cluster; whether its
--- reductions block.
+-- The fields of the optimizer as text.
+local function key_of_optimizer(p)
+  return p.optimizer == "muon" and ("muon %d %s"):format(p.muon_steps, p.muon_tensor) or "adam"
+end
+
+-- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, optimizer, operator and key
+-- (id_of_operator); `newton`: by optimizer, the provenance of its times; `ways`: by data type, operator and key of
+-- way_of; `placement` of the cluster; whether its reductions block.
 local function kept_of(times)
   local kept = rawget(times, "lowered") -- a view of times has its own
   if not kept then
-    kept = { operations = {}, ways = {}, placement = cluster_module.placement(times.cluster),
+    kept = { operations = {}, ways = {}, newton = {}, placement = cluster_module.placement(times.cluster),
       blocking_reductions = network_tiers.of(times.cluster)[1].blocking_reductions ~= nil }
     rawset(times, "lowered", kept)
   end
@@ -899,7 +943,8 @@ local function describe(model, p, times, placed)
   local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
-    topologies = {}, send_topologies = {}, groups = {}, known = table_at(kept.operations, p.dtype),
+    topologies = {}, send_topologies = {}, groups = {}, newton = table_at(kept.newton, key_of_optimizer(p)),
+    known = table_at(table_at(kept.operations, p.dtype), key_of_optimizer(p)),
     ways = table_at(kept.ways, p.dtype), hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     shares_gradients = times.stack and times.stack.cached_gradients and fields.fuses_accumulation(p, times.stack),
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
@@ -964,7 +1009,8 @@ local function describe(model, p, times, placed)
       or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
-    gather = state.operations[gather], boundary_bytes = description.boundary_bytes, tensors = state.tensors,
+    gather = state.operations[gather], newton_provenance = state.newton.provenance,
+    boundary_bytes = description.boundary_bytes, tensors = state.tensors,
     table_parameters = tied_embedding_bytes / schema.dtype_bytes[p.gradient_dtype],
     blocking_reductions = description.blocking_reductions }, description, state.groups
 end

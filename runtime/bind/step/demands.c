@@ -1,8 +1,8 @@
 /* Demands and workspaces of ett.step. */
 #include "bind/step/step.h"
 
-static const char *const demand_names[] = {"send_recv", "all_reduce", "reduce_scatter",
-                                           "all_gather", "optimizer"};
+static const char *const demand_names[] = {"send_recv",  "all_reduce", "reduce_scatter",
+                                           "all_gather", "all_to_all", "optimizer"};
 static const char *const stage_names[] = {"first", "middle", "last",
                                           NULL}; /* ett_stage_place */
 

@@ -35,6 +35,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(micro_batches, BIG_INTEGER, NULL),
     FIELD(interleave_group, BIG_INTEGER, NULL),
     FIELD(optimizer_bytes, NUMBER, NULL),
+    FIELD(matrix_bytes, NUMBER, NULL),
     FIELD(data_seconds, NUMBER, NULL),
     FIELD(stall_seconds, NUMBER, NULL),
     FIELD(bucket_bytes, NUMBER, NULL),

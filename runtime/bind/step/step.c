@@ -91,6 +91,9 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, dropped_bytes, NUMBER, NULL),
     FIELD(ett_operation, late_bytes, NUMBER, NULL),
+    FIELD(ett_operation, matrix_parameters, NUMBER, NULL),
+    FIELD(ett_operation, newton_seconds, NUMBER, NULL),
+    FIELD(ett_operation, largest_newton_seconds, NUMBER, NULL),
     FIELD(ett_operation, working_bytes, NUMBER, NULL),
     FIELD(ett_operation, weight_working_bytes, NUMBER, NULL),
     FIELD(ett_operation, weight_share, NUMBER, NULL),
@@ -341,6 +344,8 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(wait_seconds),
       STAGE(optimizer_seconds),
       STAGE(optimizer_kernel_seconds),
+      STAGE(newton_seconds),
+      STAGE(newton_message_seconds),
       STAGE(gather_seconds),
       STAGE(gather_exposed_seconds),
       STAGE(expert_gradient_share),
@@ -367,7 +372,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(host_bytes),
       STAGE(offload_seconds),
   };
-  lua_createtable(L, 0, 40);
+  lua_createtable(L, 0, 44);
   ett_lua_set_integer(L, "layers", s->layers);
   if (s->parts) {
     ett_lua_set_integer(L, "part", s->part + 1);
@@ -375,6 +380,8 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
     ett_lua_set_number(L, "memory_limit_bytes", s->memory_limit_bytes);
   }
   ett_lua_set_number(L, "parameters", s->dense_parameters + s->expert_parameters);
+  ett_lua_set_number(L, "matrix_parameters",
+                     s->matrices[0].parameters + s->matrices[1].parameters);
   ett_lua_set_number(L, "frozen_parameters", s->frozen_dense + s->frozen_expert);
   set_doubles(L, fields, sizeof fields / sizeof *fields, s);
 }

@@ -7,7 +7,8 @@ local trainer_files = require "ett.cli.trainer_files"
 
 -- Fields that a launch script or a trainer's file fixes for every layout. Its layout is searched.
 local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "reduce_dtype", "fused_accumulation",
-  "optimizer_bytes", "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "lora_rank",
+  "optimizer_bytes", "optimizer", "muon_steps", "muon_tensor", "data_seconds", "stall_seconds",
+  "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "lora_rank",
   "lora_targets", "lora_dropout", "frozen_weights", "stack" }
 
 --- Sets the field gradient_all_reduce of DeepSpeed's flags. It follows from the stage, so that a search over stages

@@ -31,7 +31,8 @@ flags.values = set [[
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope cuda-graph-modules
-  softmax-type transformer-impl optimizer-offload-fraction peft-rank peft-targets peft-dropout megatron-amp-O2]]
+  softmax-type transformer-impl optimizer-offload-fraction peft-rank peft-targets peft-dropout megatron-amp-O2
+  muon-num-ns-steps muon-tp-mode]]
 
 --- Switches that ett reads.
 flags.switches = set [[

@@ -63,16 +63,37 @@ local function stores_remainders(args)
     and not args:has "optimizer-cpu-offload" and not args:has "fp8-param-gather"
 end
 
---- Bytes of optimizer state per parameter: master weight and moments.
-local function optimizer_bytes(args, dtype)
+-- The optimizer: adam, sgd or muon.
+local function optimizer_of(args)
   local forks = args:text("optimizer", ""):lower():find("adam", 1, true) -- adamw, fusedadamw
-  local kind = forks and "adam"
+  return forks and "adam"
     or args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
+end
+
+--- Muon. Its distributed form all-reduces gradients, updates whole matrices on their owners and gathers weights
+--- (layer_wise_optimizer.py). `distributed` of --muon-tp-mode sums small products instead of gathering matrices.
+local function set_muon(p, args)
+  if optimizer_of(args) ~= "muon" then return end
+  p.optimizer, p.muon_steps = "muon", args:number("muon-num-ns-steps", 5)
+  p.muon_tensor = args:choice("muon-tp-mode", "blockwise", { blockwise = "blockwise", duplicated = "duplicated",
+    distributed = "blockwise" })
+  if args:text("muon-tp-mode", "") == "distributed" then
+    args:note "--muon-tp-mode distributed is modelled as blockwise, without its sums over tensor ranks"
+  end
+  if p.zero < 2 and (args:text("optimizer", "") == "dist_muon" or p.zero == 1) then
+    p.zero, p.gradient_all_reduce = 1, true
+  end
+end
+
+--- Bytes of optimizer state per parameter: master weight and moments. Those of Muon are the bytes of the weights that
+--- Adam updates.
+local function optimizer_bytes(args, dtype)
+  local kind = optimizer_of(args)
   local master = dtype == "fp32" and 0 or 4
   if args:has "apex-bf16-states" then -- both moments; master weights beside weights of another type alone
     return args:has "bf16" and not args:has "fp8-param-gather" and 4 or 6
   end
-  if kind == "muon" then args:note "--optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
+  if kind == "muon" then return master + 8 end
   if kind ~= "adam" then return master + 4 end
   local of = schema.dtype_bytes
   local widths = { fp32 = of.fp32, fp16 = of.fp16, bf16 = of.bf16, fp8 = of.fp8 }
@@ -535,6 +556,7 @@ return function(args, hyper, given, stack)
   set_pipeline(p, args, hyper.layers, given)
   set_recompute(p, args, hyper.layers + (hyper.mtp_layers or 0), given)
   local sharded = set_sharding(p, args, given)
+  set_muon(p, args)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
   set_overlaps(p, args)

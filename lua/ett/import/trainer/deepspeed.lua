@@ -134,17 +134,17 @@ local function set_shard(p, config, note)
 end
 
 -- Optimizers with one state of fp32 beside the master weight; others have Adam's two.
-local one_state = { adagrad = true, lion = true, muon = true, sgd = true }
+local one_state = { adagrad = true, lion = true, sgd = true }
 
 -- Optimizers that exchange signs of momenta after a warm-up, instead of gradients (deepspeed/runtime/fp16/onebit).
 local compressed = { onebitadam = true, onebitlamb = true, zerooneadam = true }
 
 local function set_states(p, config, note)
   local name = config("optimizer", "type", "Adam"):lower()
-  if not (one_state[name] or name:find "adam" or name:find "lamb") then
+  if name == "muon" then
+    p.optimizer = "muon"
+  elseif not (one_state[name] or name:find "adam" or name:find "lamb") then
     note("optimizer.type = %s is modelled as Adam", name)
-  elseif name == "muon" then
-    note "optimizer.type = muon: the products of its Newton-Schulz iterations are not modelled"
   elseif compressed[name] then
     note("optimizer.type = %s: its compressed messages are not modelled, gradients are reduced in full", name)
   end

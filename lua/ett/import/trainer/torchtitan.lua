@@ -106,7 +106,11 @@ end
 --- (training.dtype).
 local function set_states(p, config, note)
   local offloads, optimizer = config("training", "enable_cpu_offload", false), config("optimizer", "name", "AdamW")
-  if not optimizer:find "^AdamW?$" then note("optimizer.name = %s is modelled as AdamW", optimizer) end
+  if optimizer:lower():find "muon" then
+    p.optimizer = "muon"
+  elseif not optimizer:find "^AdamW?$" then
+    note("optimizer.name = %s is modelled as AdamW", optimizer)
+  end
   -- Until 2025 the field was `fused`: optimizer.py, build_optimizers ("foreach": not fused).
   local older = config("optimizer", "fused", true) == false
   local kernels = choice("optimizer.implementation", { fused = "fused", foreach = "foreach", loop = "for-loop" },

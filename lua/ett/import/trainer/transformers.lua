@@ -127,14 +127,15 @@ local function lacks_master(p, config, program, holds_copy)
 end
 
 -- Numbers of an optimizer's state per parameter, as Transformers calls it (trainer.py). Others have Adam's two.
-local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, muon = 1, rmsprop = 1, sgd = 0 }
+local state_numbers = { adafactor = 0, adagrad = 1, lion = 1, rmsprop = 1, sgd = 0 }
 
 --- Bytes of optimizer states: the fp32 copy of a weight, and the numbers of the state. holds_copy: whether weights have
 --- a fp32 copy or adapters.
 local function set_states(p, config, program, holds_copy, note, assume)
   local stated = config("", "optim", config("", "optimizer", "")):lower()
   local name = stated ~= "" and stated or "adamw_torch_fused"
-  local numbers, known, own_file = 2, name:find "adam" ~= nil, config("", "deepspeed", {}, "string")
+  local muon = name:find "muon" ~= nil -- Adam's bytes are those of the weights that Adam updates
+  local numbers, known, own_file = 2, muon or name:find "adam" ~= nil, config("", "deepspeed", {}, "string")
   if type(own_file) == "table" and own_file.optimizer then return end -- DeepSpeed's file states it
   if name ~= stated then assume("optim (%s)", name) end
   for _, own in ipairs(schema.keys(state_numbers)) do
@@ -149,7 +150,7 @@ local function set_states(p, config, program, holds_copy, note, assume)
   if is_short and not (pure or holds_copy) then p.stack = p.stack .. ":autocast" end -- Accelerate's
   if name == "adamw_torch" then p.stack = p.stack .. ":update=foreach" end -- trainer.py, get_optimizer_cls_and_kwargs
   if not known then note("optimizer %s is modelled as AdamW", name) end
-  if name:find "muon" then note "optimizer muon: the products of its Newton-Schulz iterations are not modelled" end
+  if muon then p.optimizer = "muon" end
 end
 
 --- DeepSpeed's settings, in which Transformers replaces "auto".
