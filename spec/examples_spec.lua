@@ -34,6 +34,17 @@ describe("examples", function()
     assert.near(118.64e9, e.model_flops_per_step / (256 * 3 * 2), 0.05e9) -- table 1 of the paper, in multiply-adds
   end)
 
+  it("of a reference model run it forward alone", function()
+    local e = run "preference/init.lua"
+    local llama = 8030261248
+    assert.equal(2 * llama, e.model.parameters)
+    assert.same({ llama, llama }, { e.stages[1].parameters, e.stages[1].frozen_parameters })
+    assert.same({}, e.warnings)
+    local one = require("ett.step.estimate").new { model = require("ett.model").new "llama3-8b", plan = e.plan,
+      cluster = "dgx_h100", interval = false }
+    assert.near(4 / 3, e.model_flops_per_step / one.model_flops_per_step, 1e-9)
+  end)
+
   it("of the literature's architectures have the published sizes", function()
     local model, architecture = require "ett.model", require "ett.model.architecture"
     local function parameters(name, hyper)

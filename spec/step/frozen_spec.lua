@@ -143,6 +143,71 @@ describe("LoRA", function()
   end)
 end)
 
+describe("layers that a model freezes", function()
+  local blocks = require "ett.model.blocks"
+
+  -- A decoder with lists of layers before, in the middle and after the trained ones.
+  local function decoder(kinds)
+    local folder = command.folder()
+    command.write(folder, "own.lua", ([[
+      local blocks = require "ett.model.blocks"
+      return { schema = {}, build = function(h)
+        h.norm, h.gated_mlp, h.position = "rms_norm", true, "rope"
+        local list = {}
+        for i, kind in ipairs { %s } do
+          local layer = blocks.dense_layers(h)[1]
+          layer.count, layer.name, layer.frozen = 1, "layer " .. i, kind ~= "" and kind or nil
+          list[i] = layer
+        end
+        return blocks.decoder(h, table.unpack(list))
+      end }]]):format(kinds))
+    return model_module.new(folder .. "/own.lua", { layers = 3, hidden = hidden, heads = 16, ffn = ffn, vocab = vocab })
+  end
+
+  local function run(kinds, fields)
+    return estimate.new { model = decoder(kinds), cluster = random_plans.flat, profile = flops_alone, interval = false,
+      plan = merged({ seq = tokens, micro_batches = 2, fused_accumulation = true }, fields or {}) }
+  end
+  local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
+  local norms = 2 * hidden
+
+  it("run forward alone, with whole weights and without gradients, states and activations", function()
+    local one = 2 * tokens * in_products / 1e12
+    local whole, reference = run '"", "", ""', run '"", "layer", ""'
+    assert.near(2 * (3 * 3 * one + 6 * tokens * padded / 1e12), whole.step_seconds, 1e-9)
+    assert.near(2 * 2 * one, whole.step_seconds - reference.step_seconds, 1e-9)
+    local before, stage = whole.stages[1], reference.stages[1]
+    assert.equal(in_products + norms, stage.frozen_parameters)
+    assert.equal(before.weight_bytes, stage.weight_bytes)
+    assert.equal((4 + 12) * (in_products + norms), before.gradient_bytes + before.optimizer_bytes
+      - stage.gradient_bytes - stage.optimizer_bytes)
+    assert.near(before.activation_bytes - before.loss_bytes, (stage.activation_bytes - stage.loss_bytes) * 3 / 2,
+      before.activation_bytes / 100)
+    -- Recomputation does not repeat them.
+    assert.near(2 * one, run('"", "", ""', { recompute = "full" }).step_seconds - whole.step_seconds - 4 * one, 1e-9)
+    assert.near(2 * 2 * one, run('"", "layer", ""', { recompute = "full" }).step_seconds - reference.step_seconds, 1e-9)
+  end)
+
+  it("of frozen weights pass the gradient on, unless no layer below is trained", function()
+    local one = 2 * tokens * in_products / 1e12
+    local whole = run('"", "", ""').step_seconds
+    assert.near(2 * one, whole - run('"", "weights", ""').step_seconds, 1e-9)
+    assert.near(2 * one, whole - run('"weights", "", ""').step_seconds, 1e-9) -- the embedding below is trained
+    assert.near(2 * 2 * one, whole - run('"layer", "", ""', { frozen_layers = 1 }).step_seconds, 1e-9)
+    assert.equal("layer", require("ett.step.frozen").layers({ { name = "a", frozen = "weights", count = 1, ops = {},
+      place = "middle" }, { name = "b", count = 1, ops = {}, place = "middle" } }, { frozen_layers = 0 })[1].frozen)
+  end)
+
+  it("are copies of any layers, with sizes of their own", function()
+    local other = blocks.forward_only({ { name = "head", place = "last", count = 2, ops = { "rms_norm" } } },
+      { hidden = 7 })[1]
+    assert.same({ "head (forward only)", "middle", 2, "layer", 7 }, { other.name, other.place, other.count,
+      other.frozen, other.ops[1].with({}).hidden })
+    local message = require "raised" (decoder, '"layers", ""')
+    assert.matches("'frozen' must be one of layer, weights, got 'layers'", message, 1, true)
+  end)
+end)
+
 describe("frozen weights of 4 or 8 bits", function()
   -- Of 64 weights: 32 bytes and an fp32 scale. Of 256 such blocks: 256 scales of a byte, and an fp32 scale.
   local bytes = { nf4 = 36 / 64, nf4_double = (256 * 33 + 4) / (256 * 64) }

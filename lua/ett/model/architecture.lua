@@ -162,6 +162,7 @@ end
 
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   reads = "function?", shares = "function?",
+  frozen = { "string", optional = true, one_of = { "layer", "weights" } },
   place = { "string", default = "middle", one_of = { "first", "middle", "prediction", "last" } } }
 
 --- Checks the result of a build function and makes every entry a table.

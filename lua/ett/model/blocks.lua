@@ -53,6 +53,19 @@ function blocks.with(entries, fields)
   return list
 end
 
+--- Copies of layers that run forward alone, among the layers between embedding and head: a reference, a teacher, an
+--- encoder. Their outputs have no gradients.
+---@param layers table[]
+---@param fields table|fun(c: table): table|nil fields of blocks.with, such as another width
+function blocks.forward_only(layers, fields)
+  local list = {}
+  for i, layer in ipairs(layers) do
+    list[i] = merged(layer, { name = layer.name .. " (forward only)", place = "middle", frozen = "layer",
+      ops = fields and blocks.with(layer.ops, fields) or layer.ops })
+  end
+  return list
+end
+
 --- The entries on windows of a sequence, each a sequence of its own: windows of an image, frames of a video, or all
 --- frames at one place. Only the number of tokens matters, not their order.
 ---@param tokens integer|fun(c: table): integer tokens of a window

@@ -1,4 +1,7 @@
---- Frozen weights: LoRA adapters beside frozen products, and frozen first layers.
+--- Frozen weights: LoRA adapters beside frozen products, frozen first layers, and layers that a model freezes.
+--
+-- A model's layer may state `frozen`: "layer", without a backward pass (a teacher, a reference, an encoder), or
+-- "weights", which the gradient passes. Frozen weights below all trained layers need no backward pass either.
 --
 -- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes through
 -- every layer; a frozen product computes only the gradient of its input. Frozen first layers have no backward pass.
@@ -15,18 +18,24 @@ local frozen = {}
 --- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass), and frozen_table:
 --- whether the embedding is frozen. A kind that is only partly frozen is split into two kinds.
 function frozen.layers(layers, p)
-  if not p.lora_rank and p.frozen_layers == 0 then return layers end
+  local stated = false
+  for _, layer in ipairs(layers) do stated = stated or layer.frozen ~= nil end
+  if not (stated or p.lora_rank) and p.frozen_layers == 0 then return layers end
   local list, left, owner, frozen_table = {}, p.frozen_layers, architecture.table_layer(layers), false
+  local trains = p.lora_rank ~= nil -- whether a layer before has trained weights
   for i, layer in ipairs(layers) do
     local still = p.frozen_layers > 0 and (layer.place == "first" and layer.count
       or layer.place == "middle" and math.min(left, layer.count)) or 0
     if layer.place == "middle" then left = left - still end
-    if i == owner then frozen_table = p.lora_rank ~= nil or still > 0 end
+    if i == owner then frozen_table = p.lora_rank ~= nil or still > 0 or layer.frozen ~= nil end
     if still > 0 then
       list[#list + 1] = merged(layer, { count = still, frozen = "layer", name = layer.name .. " (frozen)" })
     end
     if still < layer.count then
-      list[#list + 1] = merged(layer, { count = layer.count - still, frozen = p.lora_rank and "weights" or nil })
+      local how = layer.frozen
+      if how == "weights" and not trains then how = "layer" end
+      trains = trains or how == nil
+      list[#list + 1] = merged(layer, { count = layer.count - still, frozen = how or p.lora_rank and "weights" or nil })
     end
   end
   for _, layer in ipairs(list) do layer.frozen_table = frozen_table end
@@ -119,7 +128,8 @@ end
 function frozen.items(items, how, p, frozen_table, c)
   if not (how or frozen_table) then return items end
   local adapted, list = {}, {}
-  for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
+  local targets = how == "weights" and p.lora_rank and (p.lora_targets or fields.lora_targets)
+  for _, name in ipairs(targets or {}) do adapted[name] = true end
   local function how_of(item)
     return how or frozen_table and item and item.kind == "operator" and item.shape.tied and "weights" or nil
   end
