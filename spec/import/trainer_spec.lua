@@ -1077,10 +1077,21 @@ describe("a plan of Accelerate", function()
     assert.same({ "none", false }, { plan.recompute, plan.sequence_parallel })
     assert.is_nil(plan.zero)
     plan, notes = of("MULTI_GPU", "dynamo_config:\n  dynamo_backend: INDUCTOR")
-    assert.same({ true, 16, "transformers:autocast" }, { plan.overlap_gradients, plan.dp, plan.stack })
+    local fused = ":norm=compiled:cross_entropy=compiled:rope=1:gated_mlp=1:launch_seconds=1.2e-05"
+    assert.same({ true, 16, "transformers:autocast" .. fused }, { plan.overlap_gradients, plan.dp, plan.stack })
     assert.equal("transformers", of("MULTI_GPU", "", { zero = 1 }).stack)
-    assert.equal("dynamo_backend = INDUCTOR: compilation is not modelled; the stack transformers runs single operators",
-      notes[1])
+    assert.matches("dynamo_backend = INDUCTOR is modelled as torchtitan's compiled layers", notes[1], 1, true)
+    for backend, note in pairs { EAGER = false, TENSORRT = "dynamo_backend = TENSORRT is not modelled; the stack "
+      .. "transformers runs single operators" } do
+      plan, notes = of("MULTI_GPU", "dynamo_config:\n  dynamo_backend: " .. backend, { recompute = "none" })
+      assert.same({ "transformers:autocast", note }, { plan.stack, notes[1] or false })
+    end
+    -- The fields are those in which the stacks of torchtitan differ.
+    local stacks = require "ett.operator.stack"
+    local eager, whole = stacks.get("torchtitan_eager" .. fused), stacks.get "torchtitan"
+    for _, name in ipairs { "norm", "cross_entropy", "rope", "gated_mlp", "launch_seconds" } do
+      assert.equal(whole[name], eager[name], name)
+    end
     assert.matches("distributed_type: 'XLA' is not read; known are DEEPSPEED,", raised(of, "XLA", ""))
     assert.matches("tp %* pp %* cp = 3 must divide num_processes = 16", raised(of, "MULTI_GPU", "", { tp = 3 }))
     for _, processes in ipairs { "1.5", "-4", "0" } do
@@ -1157,11 +1168,13 @@ describe("a plan of Transformers' arguments", function()
     end
     local plan, notes, missing, _ = read("trl.yaml", text)
     assert.same({ "full", "bf16", 16, 0.05, "nf4", { "linear_qkv" }, 6, false,
-      "transformers:norm=fused:rope=1:gated_mlp=1:cross_entropy=linear:fp32_norms" },
+      "transformers:norm=compiled:cross_entropy=compiled:rope=1:gated_mlp=1:launch_seconds=1.2e-05:norm=fused:rope=1"
+      .. ":gated_mlp=1:cross_entropy=linear:fp32_norms" },
       { plan.recompute, plan.dtype, plan.lora_rank,
       plan.lora_dropout, plan.frozen_weights, plan.lora_targets, plan.optimizer_bytes, plan.clip_gradients,
       plan.stack })
-    assert.same({ "torch_compile is not modelled; the stack transformers runs single operators",
+    assert.same({ "torch_compile is modelled as torchtitan's compiled layers: fused norms, rotation, activations and "
+      .. "loss, fewer launches",
       "adapters of lm_head are not modelled",
       "adapters of q_proj: ett counts k_proj and v_proj too",
       "not modelled: seq_wrong" }, notes)

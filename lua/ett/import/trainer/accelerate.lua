@@ -1,5 +1,6 @@
 --- A plan from a YAML file of `accelerate config` (accelerate/commands/config/config_args.py, commands/launch.py). The
 --- training script states the sizes of batches and sequences.
+local compiled = require "ett.import.trainer.compiled"
 local deepspeed = require "ett.import.trainer.deepspeed"
 local error_module = require "ett.base.error"
 local fsdp = require "ett.import.trainer.fsdp"
@@ -93,10 +94,14 @@ local function set_replicas(p, config, given, stated, assume)
   if not p.dp then assume "num_processes (dp = 1: give dp=N)" end
 end
 
-local function note_compiled(config, note)
+--- Compiled layers. The backends eager and aot_eager fuse no kernels (torch/_dynamo/backends/debugging.py).
+local function set_compiled(p, config, note)
   local backend = config("dynamo_config", "dynamo_backend", "no")
-  if backend:lower() ~= "no" then
-    note("dynamo_backend = %s: compilation is not modelled; the stack transformers runs single operators", backend)
+  local kind = backend:lower()
+  if kind == "inductor" then
+    p.stack = p.stack .. compiled(note, "dynamo_backend = " .. backend)
+  elseif kind ~= "no" and kind ~= "eager" and kind ~= "aot_eager" then
+    note("dynamo_backend = %s is not modelled; the stack transformers runs single operators", backend)
   end
 end
 
@@ -128,7 +133,7 @@ function accelerate.plan(config, given, model, note, assume)
     error_module.raise("format", "distributed_type: '%s' is not read; known are DEEPSPEED, FSDP, MEGATRON_LM, "
       .. "MULTI_GPU, NO and TP", kind)
   end
-  if kind ~= "MEGATRON_LM" then note_compiled(config, note) end
+  if kind ~= "MEGATRON_LM" then set_compiled(p, config, note) end
   if not given.seq then
     error_module.raise("format", "the training script states the length of sequences, not this file: give seq=N")
   end

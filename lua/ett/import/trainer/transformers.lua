@@ -1,5 +1,6 @@
 --- A plan from a YAML file of Transformers' arguments (training_args.py), as TRL and LLaMA-Factory read them, or of
 --- Axolotl (utils/schemas/config.py). The file names the model, but does not describe it.
+local compiled = require "ett.import.trainer.compiled"
 local deepspeed = require "ett.import.trainer.deepspeed"
 local error_module = require "ett.base.error"
 local fsdp = require "ett.import.trainer.fsdp"
@@ -212,6 +213,7 @@ end
 local function stack_of(stack, config, note)
   local plugins = config("", "plugins", {}, "string")
   plugins = type(plugins) == "table" and table.concat(plugins, " ") or plugins
+  if is_on(config, "torch_compile") then stack = stack .. compiled(note, "torch_compile") end
   if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") or plugins:find "Liger" then
     stack = stack .. ":norm=fused:rope=1:gated_mlp=1"
   end
@@ -222,9 +224,6 @@ local function stack_of(stack, config, note)
   if is_on(config, "flash_attn_rms_norm") then stack = stack .. ":norm=fused" end
   if attention == "eager" or attention == "disabled" or is_on(config, "eager_attention") then
     note "eager attention is modelled as FlashAttention 2"
-  end
-  if is_on(config, "torch_compile") then
-    note "torch_compile is not modelled; the stack transformers runs single operators"
   end
   return stack
 end
