@@ -61,6 +61,13 @@ local function first(config, ...)
   return found
 end
 
+-- Methods whose examples are pairs of a chosen and a rejected sequence, which run in one batch: LLaMA-Factory
+-- (data/collator.py, PairwiseDataCollatorWithPadding), TRL (trainer/dpo_trainer.py, concatenated_forward).
+local paired = { dpo = true, ipo = true, orpo = true, rm = true, simpo = true }
+
+-- The method of a file: sft, pt, dpo, …
+local function method_of(config, program) return config("", program == "axolotl" and "rl" or "stage", "sft") end
+
 --- Batches and lengths, with the defaults of the program.
 local function set_sizes(p, config, given, program, assume)
   local usual = { axolotl = { 512, 1 }, factory = { 2048, 8 }, trl = { 1024, 8 } }
@@ -85,6 +92,7 @@ local function set_sizes(p, config, given, program, assume)
   end
   p.micro_batches = given.micro_batches or not given.global_batch and (steps or 1) or nil
   if p.micro_batches and not steps and not given.micro_batches then assume "gradient_accumulation_steps (1)" end
+  if paired[method_of(config, program)] and not given.micro_batch then p.micro_batch = 2 * p.micro_batch end
 end
 
 --- Degrees. Axolotl states replicas apart from expert and context ranks.
@@ -261,9 +269,10 @@ end
 
 --- Notes on steps that are more than a pass over one batch.
 local function note_method(config, program, note)
-  local stage = config("", program == "axolotl" and "rl" or "stage", "sft")
+  local stage = method_of(config, program)
   if stage ~= "sft" and stage ~= "pt" then
-    note("%s: only the trained model is modelled, not pairs of sequences, references, rewards or generation", stage)
+    note("%s: %sonly the trained model is modelled, not references (see examples/preference), rewards or generation",
+      stage, paired[stage] and "a pair is two sequences of the micro-batch; " or "")
   elseif first(config, "num_generations") then
     note "only the update of the trained model is modelled, not generation, references or rewards"
   end
