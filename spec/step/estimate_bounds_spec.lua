@@ -94,9 +94,8 @@ end)
 -- What a number of the JSON is, by the end of its name; counts and choices of a plan by the whole of it.
 local units = { "_seconds", "_bytes", "_percent", "_share", "_per_second", "_per_step", "_per_device",
   "_per_device_hour", "_per_billion_tokens", "_per_micro_batch", "_watts", "_kwh", "_kg", "_days", "_dollars", "pue" }
-local counts = { devices = true, parameters = true, expert_parameters = true, frozen_parameters = true, matrix_parameters = true,
-  layers = true,
-  degree = true, fullest_stage = true, nodes = true }
+local counts = { devices = true, parameters = true, expert_parameters = true, frozen_parameters = true,
+  matrix_parameters = true, layers = true, degree = true, fullest_stage = true, nodes = true }
 
 describe("an estimate's JSON", function()
   it("names the unit of every number; rates and shares agree with the seconds", function()
