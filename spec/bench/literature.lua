@@ -99,28 +99,29 @@ local seconds_of = {
 }
 
 -- The field of an estimate for each kind of stated memory.
-local memory_fields = { allocated = "allocated_bytes", reserved = "reserved_bytes", used = "memory_bytes" }
+bench.memory_fields = { allocated = "allocated_bytes", reserved = "reserved_bytes", used = "memory_bytes" }
 
-local function estimate(step)
+--- The estimate of the words and the cluster of a step. Raises if they are refused.
+function bench.estimate(step)
   local words = {}
   for word in step.words:gmatch "%S+" do words[#words + 1] = word end
   local model = table.remove(words, 1)
   if model:find "%.lua$" then model = require("ett.host").root .. "/spec/bench/architectures/" .. model end
   local plan, hyper = fields.sort("literature", options.words(words, "literature"), model)
   local file = step.cluster:find "%.lua$" and require("ett.host").root .. "/spec/bench/support/" .. step.cluster
-  local e = require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = file or step.cluster,
+  return require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = file or step.cluster,
     plan = fields.values(plan) }
-  local figure, unit = step.figure:match "^(%S+) (%a+)$"
-  return e, seconds_of[unit](tonumber(figure), e)
 end
 
 --- Adds the estimate of a step, or the reason why it is refused.
 function bench.answered(step)
-  local ok, e, measured = pcall(estimate, step)
+  local ok, e = pcall(bench.estimate, step)
   if not ok then
     step.refused = tostring(e):match "^[^\n]*"
     return step
   end
+  local figure, unit = step.figure:match "^(%S+) (%a+)$"
+  local measured = seconds_of[unit](tonumber(figure), e)
   step.measured_seconds, step.step_seconds, step.fits = measured, e.step_seconds, e.fits
   step.error = e.step_seconds / measured - 1
   step.inside = e.low_seconds <= measured and measured <= e.high_seconds
@@ -128,7 +129,7 @@ function bench.answered(step)
   step.low_seconds, step.high_seconds, step.own_run_seconds = e.low_seconds, e.high_seconds, e.own_run_seconds
   if step.memory then
     local bytes, kind = step.memory:match "^(%S+) (%a+)$"
-    step.memory_kind, step.memory_error = kind, e[memory_fields[kind]] / tonumber(bytes) - 1
+    step.memory_kind, step.memory_error = kind, e[bench.memory_fields[kind]] / tonumber(bytes) - 1
   end
   return step
 end
