@@ -13,11 +13,12 @@ bottleneck: ...
 ...
 
 A plan that fills the memory says so.
-$ for h in 0 0.05; do ett search --model llama3-70b --cluster dgx_h100 --devices 256 --global-batch 256 --seq 8192 tp=4 pp=4 vp=20 schedule=interleaved zero=1 cp=1 stack=megatron --headroom $h 2>&1 | grep -o '% of the memory is free.*\|84.0 of 85.0 GB\|^best'; done
-best
+$ for h in 0 0.29; do ett search --model llama3-70b --cluster dgx_h100 --devices 256 --global-batch 256 --seq 8192 tp=4 pp=4 vp=20 schedule=interleaved zero=1 cp=1 stack=megatron --headroom $h 2>&1 | grep -o 'fits with a chance.*\|84.0 of 85.0 GB\|^best:\|fits %'; done
+best:
 84.0 of 85.0 GB
-% of the memory is free, less than the error of the estimate (5 %); `ett search --headroom 0.05` leaves more
-best
+fits with a chance of 41 %: 90 % interval of the memory 70.5 to 117.5 GB; `ett search --headroom 0.29` finds plans with at least 95 %
+fits %
+best:
 
 A node that is not full, and a run.
 $ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96 --seq 2048 --tokens 1e9 pp=1 tp=1 cp=1 zero=1 recompute=none schedule=1f1b 2>new.err | grep -E 'last node|tokens in|USD [0-9]'

@@ -794,10 +794,10 @@ describe("the table of a search", function()
     local function row(recompute, sends)
       return { tp = 1, pp = 2, dp = 4, micro_batch = 1, recompute = recompute, zero = recompute == "full" and 1 or 0,
         schedule = recompute == "full" and "1f1b" or "gpipe", overlap_sends = sends, step_seconds = 1,
-        memory_bytes = 1e9 }
+        memory_bytes = 1e9, cluster = "c" }
     end
     local rows = { row("none", true), row("none", false), row("full", true) }
-    local lines = require("ett.search.text").rows({ rows = rows,
+    local lines = require("ett.search.text").rows({ rows = rows, clusters = { c = { device = { memory_bytes = 2e9 } } },
       fields = { "tp", "pp", "dp", "micro_batch", "recompute", "zero", "schedule", "overlap_sends" } }, 3, 55)
     assert.matches("mb +recomp +ov%-sends", lines[1])
     assert.matches("none +yes", lines[2])

@@ -634,7 +634,7 @@ describe("estimate", function()
     near(run({ pp = 4, tp = 2, dp = 2, cp = 2 }).model_flops_per_step, 2 * e.model_flops_per_step, "any layout")
   end)
 
-  it("says in the memory line when the plan does not fit, and in a note when it barely fits", function()
+  it("says in the memory line when the plan does not fit, and its chance in a note if that is uncertain", function()
     local small = merged(cluster)
     small.device = { name = "S", peak_flops = cluster.device.peak_flops, memory_bytes = 1e9, memory_bandwidth = 1e12 }
     local e = run({}, { cluster = small })
@@ -643,8 +643,19 @@ describe("estimate", function()
       tostring(e))
     e = run {}
     assert.is_true(e.fits and #e.notes == 0)
-    small.device.memory_bytes = 1.04 * e.memory_bytes
-    assert.matches("3.8 % of the memory is free, less than the error", run({}, { cluster = small }).notes[1], 1, true)
+    near(100, e.fit_percent, "far below the limit")
+    local last = 101
+    for _, share in ipairs { 1.3, 1.04, 0.98, 0.85 } do
+      small.device.memory_bytes = share * e.memory_bytes
+      local own = run({}, { cluster = small })
+      assert.is_true(own.fit_percent < last and own.fit_percent > 5, share)
+      assert.equal(share > 1, own.fits)
+      assert.matches(("the plan fits with a chance of %.0f %%: 90 %% interval of the memory %.1f to %.1f GB"):format(
+        own.fit_percent, own.memory_low_bytes / 1e9, own.memory_high_bytes / 1e9), own.notes[1], 1, true)
+      last = own.fit_percent
+    end
+    small.device.memory_bytes = 0.5 * e.memory_bytes
+    near(0, run({}, { cluster = small }).fit_percent, "far above the limit")
   end)
 
   it("refuses times that are not finite or negative", function()

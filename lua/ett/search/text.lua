@@ -1,4 +1,5 @@
 --- Formats a search as text.
+local memory = require "ett.step.memory"
 local sure = require "ett.search.sure"
 local report = require "ett.report"
 local tables = require "ett.report.table"
@@ -46,6 +47,11 @@ local function unlike_days(s, rows)
   return without > 0 and without < #rows
 end
 
+--- The chance that the memory of a row fits a device of its cluster.
+local function fit_chance(row, s)
+  return memory.chance(row.memory_bytes, s.clusters[row.cluster].device.memory_bytes)
+end
+
 -- Title and text of a column: a function of a row, the search and the shown rows.
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
@@ -59,6 +65,11 @@ local measures = {
   end },
   { "MWh", function(r) return r.run_kwh and ("%.4g"):format(r.run_kwh / 1e3) end },
   { "memory GB", function(r) return ("%.1f"):format(r.memory_bytes / 1e9) end },
+  { "fits %", function(r, s, rows) -- if the fit of a shown row is uncertain
+    for _, row in ipairs(rows) do
+      if fit_chance(row, s) < 0.95 then return ("%.0f"):format(100 * fit_chance(r, s)) end
+    end
+  end },
   { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
 }
 
