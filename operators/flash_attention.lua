@@ -8,7 +8,7 @@ local op = { name = "flash_attention", aliases = { "fused_attention" }, family =
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",
-  shards = "count?", ring = "count?", stored_keys = "count?" }
+  shards = "count?", ring = "count?", gathered = "count?", stored_keys = "count?" }
 
 op.constraints = {
   { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
@@ -18,7 +18,7 @@ op.constraints = {
 }
 
 --- key_seq: keys of cross-attention; stored_keys: those of this rank. value_dim: the width of values if it differs
---- (multi-head latent attention).
+--- (multi-head latent attention). gathered: ranks that gather keys, one chunk of the sequence each.
 function op.shape(c)
   local value, ranks = c.v_head_dim, (c.cp or 1) // shapes.ulysses(c) -- of a ring or a gather
   local split = ranks > 1
@@ -32,7 +32,8 @@ function op.shape(c)
     stored_keys = c.key_seq and c.key_seq ~= c.seq
       and (split and shapes.divide("tokens of the encoder", c.key_seq, "cp", ranks) or c.key_seq) or nil,
     shards = split and c.cp_balanced ~= false and ranks or nil,
-    ring = split and c.cp_method == "ring" and ranks or nil }
+    ring = split and c.cp_method == "ring" and ranks or nil,
+    gathered = split and c.cp_method ~= "ring" and c.cp_balanced == false and ranks or nil }
 end
 
 --- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all
@@ -102,7 +103,7 @@ end
 -- and their gradients, and the gradients of a kernel, once more in one tensor.
 local function held_keys(s, stack)
   if not stack or stack.context_parallel ~= "te" then return 1 end
-  return s.ring and 6 / s.ring or s.shards and 3 or 1
+  return s.ring and 6 / s.ring or (s.shards or s.gathered) and 3 or 1
 end
 
 --- Gradients of output, queries, keys and values, and the fp32 accumulator of the query gradient (FlashAttention 2,

@@ -398,12 +398,12 @@ describe("names and samples of estimate-train-time", function()
     assert.equal(one_pair * 64 * 256 / 2, flops { 64, 256, 1, 4 })
     local c = { tp = 1, cp = 4, micro_batch = 1, seq = 256, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8 }
     assert.equal(4, flash.shape(c).shards)
-    -- A ring holds its buffers whether its chunks are balanced or not.
-    local function working(balanced)
-      return flash.working_bytes(flash.shape(merged(c, { cp_method = "ring", cp_balanced = balanced })), "bf16",
+    -- A ring and a gather hold their buffers whether their chunks are balanced or not.
+    local function working(method, balanced)
+      return flash.working_bytes(flash.shape(merged(c, { cp_method = method, cp_balanced = balanced })), "bf16",
         { context_parallel = "te" })
     end
-    assert.equal(working(true), working(false))
+    for _, method in ipairs { "ring", "all_gather" } do assert.equal(working(method, true), working(method, false)) end
     c.cp = 1
     assert.is_nil(flash.shape(c).shards)
     assert.has_error(function() flops { 65, 64, 1 } end)
