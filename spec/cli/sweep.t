@@ -13,6 +13,14 @@ pp  dp  micro-batches  devices ...
  1   8              8        8 ...
  2   4             16        8 ...
 
+A plan whose fit is uncertain has its chance.
+$ ett sweep --model llama3-8b --cluster dgx_h100 seq=4096 dp=8 micro_batch=1,4 global_batch=64 zero=1,2 stack=megatron | grep -oE '(yes|no|[0-9]+ %)$'; ett compare --model llama3-8b --cluster dgx_h100 seq=4096 dp=8 global_batch=64 stack=megatron zero=1 zero=2 | grep '^fits'
+43 %
+yes
+no
+no
+fits ... 43 % ... yes
+
 Hyper-parameters are swept in the same way; values that make no model count as refused.
 $ ett sweep --model llama layers=8,16 hidden=1024,1000 heads=16 vocab=32000 seq=1024 global_batch=64 dp=4,8
 llama on dgx_h100: 4 plans evaluated, 2 refused, best by step_seconds

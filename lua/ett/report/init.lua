@@ -345,7 +345,7 @@ function report.sweep(s, limit)
     if counted then cells[#cells + 1] = ("%d"):format(r.micro_batches) end
     for _, cell in ipairs { ("%d"):format(r.devices), milliseconds(r.step_seconds),
       ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent), gigabytes(r.memory_bytes),
-      r.fits and "yes" or "no" } do
+      s:answer(r) } do
       cells[#cells + 1] = cell
     end
     for _, column in ipairs(more) do

@@ -7,6 +7,7 @@ local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local merged = require "ett.base.merged"
+local memory = require "ett.step.memory"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local tables = require "ett.report.table"
@@ -174,7 +175,8 @@ function compare.text(c)
     local function value(own) return own and ("%.6g"):format(own / unit) or "-" end
     rows[#rows + 1] = { name, value(t.a), value(t.b), t.percent and ("%+.1f %%"):format(t.percent) or "", "" }
     if name == "memory GB" then
-      rows[#rows + 1] = { "fits", c.a.fits and "yes" or "no", c.b.fits and "yes" or "no", "", "" }
+      local function answer(e) return memory.answer(e.fits, e.fit_percent / 100) end
+      rows[#rows + 1] = { "fits", answer(c.a), answer(c.b), "", "" }
     end
   end
   rows[#rows + 1] = { "", "ms", "ms", "ms", "" }

@@ -18,6 +18,7 @@ local json = require "ett.json"
 local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
+local memory = require "ett.step.memory"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
@@ -422,7 +423,7 @@ function sweep.new(given)
   end
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
-    notes = notes, rows = run.rows, base = base }, Sweep)
+    notes = notes, rows = run.rows, base = base, memory_limit_bytes = run.memory_limit }, Sweep)
   cautions[result] = function() return cautions_of(run, base) end
   return result
 end
@@ -433,6 +434,11 @@ function Sweep.__index(self, name)
   local list = cautions[self] and cautions[self]() or {}
   rawset(self, "warnings", list)
   return list
+end
+
+--- Whether a row fits, as text (ett.step.memory).
+function Sweep.answer(self, row)
+  return memory.answer(row.fits, memory.chance(row.memory_bytes, self.memory_limit_bytes))
 end
 
 function Sweep.__tostring(self)

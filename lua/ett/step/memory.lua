@@ -67,13 +67,18 @@ function memory.chance(bytes, limit)
   return 1.0
 end
 
+--- Whether a plan fits, as text: "yes", "no", or its chance if that is uncertain.
+function memory.answer(fits, chance)
+  if chance < certain and chance > 1 - certain then return ("%.0f %%"):format(100 * chance) end
+  return fits and "yes" or "no"
+end
+
 --- The headroom of a search whose plans fit with a chance of at least 95 %.
 memory.certain_headroom = math.ceil(100 * (1 - 1 / high_ratio)) / 100
 
 --- A note on a plan whose fit is uncertain, else nil.
 function memory.note(e)
-  local chance = e.fit_percent / 100
-  if chance >= certain or chance <= 1 - certain then return nil end
+  if not memory.answer(e.fits, e.fit_percent / 100):find("%", 1, true) then return nil end
   return ("the plan fits with a chance of %.0f %%: 90 %% interval of the memory %.1f to %.1f GB; `ett search "
     .. "--headroom %.2f` finds plans with at least %.0f %%"):format(e.fit_percent, e.memory_low_bytes / 1e9,
     e.memory_high_bytes / 1e9, memory.certain_headroom, 100 * certain)
