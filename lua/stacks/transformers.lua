@@ -11,6 +11,9 @@ return {
   attention = "flash2", norm = "composite", cross_entropy = "torch", launch_seconds = 4e-05, routing_factor = 1.6,
   moe_launches = 9.96, gathers_slow = true, stops_early = true,
   communication_share = 0.329,
+  -- Without ZeRO, Accelerate wraps the model in PyTorch's DistributedDataParallel (accelerator.py, prepare_model), with
+  -- gradient_as_bucket_view=False (dataclasses.py, DistributedDataParallelKwargs).
+  copies_gradients = true,
   -- Transformers 4, modeling_qwen3_moe.py and others: each expert has modules of its own. A loop reads the positions of
   -- an expert's tokens (torch.where), so the host cannot run ahead. It runs 12 operators for each expert: torch.where,
   -- four that index, three products, an activation and three others. One takes 13.5 us (torch.nn.Linear on Xeon 8480C,

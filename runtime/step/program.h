@@ -282,6 +282,8 @@ typedef struct ett_program {
                          tensor as large as each weight (PyTorch's foreach) */
   double owned_tensors; /* of a layer, if ranks of ZeRO-1 and 2 own whole tensors and send
                            them after the update, one rank after the other; else 0 */
+  int copies_gradients; /* without ZeRO, several replicas hold the gradients once more, in
+                           buckets */
   double
       kept_gradient_bytes; /* gradient of one weight, held beside wider main gradients */
   double

@@ -555,6 +555,8 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
   if (e->plan->gradient_bytes > e->plan->weight_bytes && e->plan->zero < 2)
     s->cached_bytes +=
         (s->dense_parameters + s->expert_parameters) * program->kept_gradient_bytes;
+  if (program->copies_gradients && e->plan->zero == 0 && e->dense.degree > 1)
+    s->cached_bytes += s->gradient_bytes;
   s->workspace_bytes = program->workspace_bytes;
   s->allocated_bytes = s->weight_bytes + s->gradient_bytes + s->optimizer_bytes +
                        passing + s->update_bytes + s->cached_bytes + s->workspace_bytes;

@@ -179,7 +179,7 @@ describe("a script", function()
         .. "output_bytes owned_tensors kept_gradient_bytes allocator_share communication_share "
         .. "exchange_communication_share cast_bytes kept_logits"):gmatch "%S+" do function_of[name] = 0 end
       local flags = "tied_frozen gathers_tensors master_shards blocking_reductions whole_stages defers_gradients "
-        .. "frees_gradients foreach_update autocast whole_ends"
+        .. "copies_gradients frees_gradients foreach_update autocast whole_ends"
       for name in flags:gmatch "%S+" do
         function_of[name] = false
       end

@@ -402,6 +402,17 @@ describe("the memory of an estimate", function()
     assert.equal(6, groups { tp = 4, dp = 2, pp = 2, cp = 2 })
   end)
 
+  it("copies gradients to buckets without ZeRO and with replicas, where the stack does", function()
+    local function added(plan)
+      local stage, other = run(plan, "plain:copies_gradients").stages[1], run(plan, "plain").stages[1]
+      assert.equal(stage.cached_bytes - other.cached_bytes, stage.allocated_bytes - other.allocated_bytes)
+      return (stage.cached_bytes - other.cached_bytes) / stage.gradient_bytes
+    end
+    assert.equal(1, added { dp = 2, zero = 0, sequence_parallel = false })
+    assert.equal(0, added { dp = 1, zero = 0, sequence_parallel = false })
+    assert.equal(0, added { dp = 2, zero = 1, sequence_parallel = false })
+  end)
+
   it("keeps 16-bit gradients beside fp32 ones, and outputs of stages, where the stack does", function()
     local plan = { pp = 2, dp = 1, sequence_parallel = false }
     local plain, deepspeed = run(plan, "megatron_2021").stages[1], run(plan, "megatron_deepspeed").stages[1]

@@ -23,7 +23,7 @@ function step_core.program(given)
     defers_gradients = false, frees_gradients = false, foreach_update = false, autocast = false, cast_bytes = 0,
     owned_tensors = 0,
     blocking_reductions = false,
-    kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0,
+    copies_gradients = false, kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0,
     exchange_communication_share = given.communication_share or 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do

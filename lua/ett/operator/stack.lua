@@ -80,7 +80,7 @@ stack_module.fields = {
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_layers = flag, gathers_tensors = flag, whole_ends = flag, master_shards = flag, whole_stages = flag,
-  defers_gradients = flag, frees_gradients = flag, autocast = flag, fp32_norms = flag,
+  copies_gradients = flag, defers_gradients = flag, frees_gradients = flag, autocast = flag, fp32_norms = flag,
   update = { "string", default = "fused", one_of = { "fused", "foreach" } },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },

@@ -1001,6 +1001,7 @@ local function describe(model, p, times, placed)
     blocking_reductions = kept.blocking_reductions,
     whole_stages = software.whole_stages, defers_gradients = software.defers_gradients,
     frees_gradients = software.frees_gradients, foreach_update = software.update == "foreach",
+    copies_gradients = software.copies_gradients,
     owned_tensors = software.owned_tensors,
     allocator_share = software.allocator_share,
     communication_share = stacks.gather_communication_share(software),

@@ -148,6 +148,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, cast_bytes, NUMBER, NULL),
     FIELD(ett_program, foreach_update, BOOLEAN, NULL),
     FIELD(ett_program, owned_tensors, NUMBER, NULL),
+    FIELD(ett_program, copies_gradients, BOOLEAN, NULL),
     FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),
     FIELD(ett_program, allocator_share, NUMBER, NULL),
     FIELD(ett_program, communication_share, NUMBER, NULL),
