@@ -16,6 +16,7 @@ local median = require "ett.base.median"
 local options = require "ett.base.options"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
+local decisions = dofile(require("ett.host").root .. "/spec/bench/support/decisions.lua")
 
 local bench = { summary = "measured steps of the literature, estimated from the words of a command line",
   options = { "rows" } }
@@ -102,7 +103,7 @@ local seconds_of = {
 -- The field of an estimate for each kind of stated memory.
 bench.memory_fields = { allocated = "allocated_bytes", reserved = "reserved_bytes", used = "memory_bytes" }
 
---- The estimate of the words and the cluster of a step. Raises if they are refused.
+--- The estimate of the words and the cluster of a step, and a text that equal models share. Raises if refused.
 function bench.estimate(step)
   local words = {}
   for word in step.words:gmatch "%S+" do words[#words + 1] = word end
@@ -110,13 +111,15 @@ function bench.estimate(step)
   if model:find "%.lua$" then model = require("ett.host").root .. "/spec/bench/architectures/" .. model end
   local plan, hyper = fields.sort("literature", options.words(words, "literature"), model)
   local file = step.cluster:find "%.lua$" and require("ett.host").root .. "/spec/bench/support/" .. step.cluster
+  local names = {}
+  for i, name in ipairs(schema.keys(hyper)) do names[i] = ("%s=%s"):format(name, tostring(hyper[name])) end
   return require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = file or step.cluster,
-    plan = fields.values(plan) }
+    plan = fields.values(plan) }, model .. " " .. table.concat(names, " ")
 end
 
 --- Adds the estimate of a step, or the reason why it is refused.
 function bench.answered(step)
-  local ok, e = pcall(bench.estimate, step)
+  local ok, e, model = pcall(bench.estimate, step)
   if not ok then
     step.refused = tostring(e):match "^[^\n]*"
     return step
@@ -128,6 +131,7 @@ function bench.answered(step)
   step.inside = e.low_seconds <= measured and measured <= e.high_seconds
   step.half_width = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
   step.low_seconds, step.high_seconds, step.own_run_seconds = e.low_seconds, e.high_seconds, e.own_run_seconds
+  step.decision = decisions.step(e, measured, model)
   if step.memory then
     local bytes, kind = step.memory:match "^(%S+) (%a+)$"
     step.memory_kind, step.memory_error = kind, e[bench.memory_fields[kind]] / tonumber(bytes) - 1
@@ -244,6 +248,20 @@ local function print_rows(list)
   end
 end
 
+--- One line of the pairs of the earlier sets, of the ninth, and of its two halves.
+local function decision_lines(list)
+  local parts, out = {}, {}
+  for _, step in ipairs(list) do
+    local half = step.held_out and "ninth set, held out" or "ninth set, read"
+    for _, name in ipairs(step.set == "ninth" and { "ninth set", half } or { "earlier sets" }) do
+      parts[name] = parts[name] or {}
+      if not step.refused then table.insert(parts[name], step) end
+    end
+  end
+  for _, name in ipairs(schema.keys(parts)) do out[#out + 1] = decisions.line(name, decisions.pairs(parts[name])) end
+  return out
+end
+
 function bench.run(opts)
   local list, out = bench.steps(), {}
   local groups = groups_of(list)
@@ -259,6 +277,7 @@ function bench.run(opts)
     end
   end
   for _, row in ipairs(memory_lines(list)) do out[#out + 1] = row end
+  for _, row in ipairs(decision_lines(list)) do out[#out + 1] = row end
   for _, step in ipairs(list) do
     if step.refused then out[#out + 1] = { measure = "refused: " .. step.name, value = step.refused:sub(1, 60) } end
   end
