@@ -248,17 +248,24 @@ local function print_rows(list)
   end
 end
 
---- One line of the pairs of the earlier sets, of the ninth, and of its two halves.
+--- One line of the pairs of the earlier sets, of the ninth, of its two halves, and of each kind of difference.
 local function decision_lines(list)
-  local parts, out = {}, {}
+  local parts, all, out = {}, {}, {}
+  local function add(name, item)
+    parts[name] = parts[name] or {}
+    table.insert(parts[name], item)
+  end
   for _, step in ipairs(list) do
-    local half = step.held_out and "ninth set, held out" or "ninth set, read"
-    for _, name in ipairs(step.set == "ninth" and { "ninth set", half } or { "earlier sets" }) do
-      parts[name] = parts[name] or {}
-      if not step.refused then table.insert(parts[name], step) end
+    if not step.refused then
+      all[#all + 1] = step
+      add(step.set == "ninth" and "ninth set" or "earlier sets", step)
+      if step.set == "ninth" then add(step.held_out and "ninth set, held out" or "ninth set, read", step) end
     end
   end
   for _, name in ipairs(schema.keys(parts)) do out[#out + 1] = decisions.line(name, decisions.pairs(parts[name])) end
+  parts = {}
+  for _, pair in ipairs(decisions.pairs(all)) do add(pair.kind, pair) end
+  for _, name in ipairs(schema.keys(parts)) do out[#out + 1] = decisions.line("all sets, " .. name, parts[name]) end
   return out
 end
 
