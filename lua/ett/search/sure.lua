@@ -12,7 +12,8 @@
 -- This has no constant of its own. Pairs of published steps of one model, batch and number of GPUs test it (`ett bench
 -- search`). For pairs of two software the mean chance is 78 %, and 79 % are in the stated order. With the errors of one
 -- software it would be 83 %. For pairs of two devices it is 91 %, and 93 % are in that order. If shared^2 (|w|^2 +
--- |w'|^2) were added, it would be 79 %.
+-- |w'|^2) were added, it would be 79 %. `ett bench literature` tests it on pairs of one software and device from other
+-- sources. The mean chance of 1,065 pairs is 89 %, and 88 % are in order; of 94 held-out pairs it is 88 %, and 94 %.
 --
 -- The constants are maximum-likelihood estimates on a grid. The data are pairs of published steps, with the error of
 -- each pair's difference. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is
