@@ -165,6 +165,15 @@ static double gather_exposed(const ett_step_plan *p, double gather, double forwa
   return gather > forward ? gather - forward : 0;
 }
 
+/* The least seconds of a micro-batch's passes in a slot. Messages may take longer: hidden
+ * all-to-alls run beside other messages of the same lane. */
+static double passes_least(const ett_evaluation *e, const ett_step_arrays *a, int v) {
+  double seconds = a->forward[v] + a->backward[v];
+  if (e->plan->overlap_all_to_all == ETT_EXCHANGE_BATCH)
+    seconds -= a->forward_hidden[v] + a->backward_hidden[v];
+  return seconds;
+}
+
 double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
                         double pipeline) {
   const ett_step_plan *p = e->plan;
@@ -177,9 +186,10 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
     between += ett_buckets_seconds(ett_buckets_between(g->dense)) +
                ett_buckets_seconds(ett_buckets_between(g->expert));
+    double passes = passes_least(e, a, v);
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
-        busy[l] += a->forward_busy[l][v] + a->backward_busy[l][v];
+        busy[l] += fmin(a->forward_busy[l][v] + a->backward_busy[l][v], passes);
   }
   if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];

@@ -594,6 +594,16 @@ describe("the outline of a plan", function()
     for _, row in ipairs(rows) do oracle.check_bounds(c, row) end
     assert.equal(12, #rows)
   end)
+
+  it("is no longer than a step whose hidden all-to-alls take the links of other messages", function()
+    local ett, oracle = require "ett", require "search_oracle"
+    local c = { model = ett.model.new "deepseek-v3", cluster = cluster, times = times, lists = { dp = { 16 } },
+      plan = { seq = 4096, tp = 16, ep = 256, etp = 1, micro_batch = 2, micro_batches = 32, zero = 1,
+        sequence_parallel = true, recompute = "selective", overlap_all_to_all = "batch", overlap_tensor = true,
+        overlap_gradients = true, overlap_parameters = true } }
+    local rows = ett.sweep({ model = c.model, cluster = cluster, times = times, plan = c.plan, over = c.lists }).rows
+    oracle.check_bounds(c, rows[1])
+  end)
 end)
 
 describe("the lower bound of a program", function()
