@@ -293,6 +293,41 @@ run_forwards(const rounds *r, const int blocking, const int receives) {
   clock[last] = r->gradient[last] = start + forward[last];
 }
 
+/* The backward pass of stage s. leads: whether this is the first stage. Returns its start
+ * and sets its end. */
+static inline __attribute__((always_inline)) double
+run_backward(const rounds *r, int s, double *end, const int leads, const int blocking,
+             const int receives) {
+  const ett_engine *e = r->e;
+  const ett_pipeline *p = e->p;
+  double *restrict clock = e->clock, *restrict gradient = r->gradient;
+  double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+  if (receives && s < p->stages - 1)
+    start += p->send_backward[s];
+  *end = start + p->backward[s];
+  if (leads) {
+    clock[s] = *end;
+  } else if (blocking) {
+    clock[s] = *end + p->send_backward[s - 1];
+    gradient[s - 1] = receives ? *end : clock[s];
+  } else {
+    clock[s] = *end;
+    gradient[s - 1] = send(p->send_backward, e->link[1], s - 1, *end, s);
+  }
+  return start;
+}
+
+/* Backward passes of stages from `first` to before `end`, neither the first nor the last.
+ * None depends on another, so the compiler can use vector instructions. */
+static void run_middle(double *restrict clock, double *restrict gradient,
+                       const double *restrict backward, const double *restrict sends,
+                       int first, int end) {
+  for (int s = first; s < end; s++) {
+    double start = clock[s] > gradient[s] ? clock[s] : gradient[s];
+    gradient[s - 1] = clock[s] = start + backward[s] + sends[s - 1];
+  }
+}
+
 /* The backward passes of a round, from stage `first` to stage `last`. ends: whether the
  * pass of stage `last` is its last one. */
 static inline __attribute__((always_inline)) void
@@ -300,24 +335,16 @@ run_backwards(const rounds *r, int first, int last, int ends, const int blocking
               const int receives) {
   const ett_engine *e = r->e;
   const ett_pipeline *p = e->p;
-  const double *backward = p->backward, *send_backward = p->send_backward;
-  double *restrict clock = e->clock, *restrict gradient = r->gradient;
-  double start = 0, end = 0;
-  for (int s = first; s <= last; s++) {
-    start = clock[s] > gradient[s] ? clock[s] : gradient[s];
-    if (receives && s < p->stages - 1)
-      start += send_backward[s];
-    end = start + backward[s];
-    if (s == 0) {
-      clock[s] = end;
-    } else if (blocking) {
-      clock[s] = end + send_backward[s - 1];
-      gradient[s - 1] = receives ? end : clock[s];
-    } else {
-      clock[s] = end;
-      gradient[s - 1] = send(send_backward, e->link[1], s - 1, end, s);
-    }
-  }
+  double end = 0, start = 0;
+  int s = first;
+  if (s == 0 && last > 0)
+    run_backward(r, s++, &end, 1, blocking, receives);
+  if (blocking && !receives && s < last)
+    run_middle(e->clock, r->gradient, p->backward, p->send_backward, s, last), s = last;
+  for (; s < last; s++)
+    run_backward(r, s, &end, 0, blocking, receives);
+  start = last == 0 ? run_backward(r, last, &end, 1, blocking, receives)
+                    : run_backward(r, last, &end, 0, blocking, receives);
   if (ends) {
     e->last_start[last] = start;
     e->last_end[last] = end;
