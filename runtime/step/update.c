@@ -165,13 +165,16 @@ static double gather_exposed(const ett_step_plan *p, double gather, double forwa
   return gather > forward ? gather - forward : 0;
 }
 
-/* The least seconds of a micro-batch's passes in a slot. Messages may take longer: hidden
- * all-to-alls run beside other messages of the same lane. */
-static double passes_least(const ett_evaluation *e, const ett_step_arrays *a, int v) {
-  double seconds = a->forward[v] + a->backward[v];
-  if (e->plan->overlap_all_to_all == ETT_EXCHANGE_BATCH)
-    seconds -= a->forward_hidden[v] + a->backward_hidden[v];
-  return seconds;
+/* The least seconds in which the passes of a micro-batch in a slot occupy a lane. Hidden
+ * messages run beside others of the lane, so its messages can take longer than a pass. */
+static double occupied_least(const ett_evaluation *e, const ett_step_arrays *a, int v,
+                             int lane) {
+  double seconds = fmin(a->forward_busy[lane][v], a->forward[v]) +
+                   fmin(a->backward_busy[lane][v], a->backward[v]);
+  if (e->plan->overlap_all_to_all != ETT_EXCHANGE_BATCH)
+    return seconds;
+  double hidden = a->forward_hidden[v] + a->backward_hidden[v];
+  return fmin(seconds, a->forward[v] + a->backward[v] - hidden);
 }
 
 double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
@@ -186,10 +189,9 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
     between += ett_buckets_seconds(ett_buckets_between(g->dense)) +
                ett_buckets_seconds(ett_buckets_between(g->expert));
-    double passes = passes_least(e, a, v);
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
-        busy[l] += fmin(a->forward_busy[l][v] + a->backward_busy[l][v], passes);
+        busy[l] += occupied_least(e, a, v, l);
   }
   if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];
