@@ -6,6 +6,9 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "residual_add", family = "elementwise", summary = "residual addition", compiled = "add",
   residual = true }
 
+-- multiplied: 1 if one operand is first multiplied by a number.
+op.schema = { tokens = "count", hidden = "count", multiplied = "natural?" }
+
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 
 -- Forward reads two operands and writes their sum; backward adds the two incoming gradients.
@@ -14,6 +17,11 @@ memory.define(op, { forward = cost, backward = cost })
 
 --- The residual: the operator before wrote the other operand only.
 function op.earlier_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * memory.width(dtype) end
+
+--- Software multiplies an adapter's output by alpha / rank in a kernel of its own, and its gradient, too (PEFT,
+--- tuners/lora/layer.py; torchtune, modules/peft/lora.py; Megatron-Bridge, ParallelLinearAdapter.forward). The host's
+--- time of this kernel is not counted.
+function op.beside_bytes(s) return s.multiplied == 1 and 4.0 * s.tokens * s.hidden or 0.0 end
 
 local sum = { takes = { "a", "b" }, gives = { "sum" }, code = "sum = a + b;",
   double = function(a, b) return a + b end }

@@ -74,6 +74,15 @@ describe("LoRA", function()
     assert.near(2 * 6 * tokens * (layers * in_products + padded) / 1e12, of({}).step_seconds, 1e-9)
   end)
 
+  it("multiplies each output of an adapter by a number, and its gradient", function()
+    local e = of({ lora_rank = 8, lora_targets = { "linear_up" } }, { collective = flops_alone.collective,
+      operator = function(_, name, shape, _, pass)
+        local op = require("ett.operator").get(name)
+        return exactly(name == "residual_add" and op.beside_bytes(shape, pass) / 1e12 or 0.0)
+      end })
+    assert.near(2 * 2 * 4 * tokens * layers * 2 * ffn / 1e12, e.step_seconds, 1e-12)
+  end)
+
   it("keeps the inputs of its targets and of no other product", function()
     local function kept(fields) return of(fields).stages[1].activation_bytes end
     local none = kept { lora_rank = 8, lora_targets = { "linear_proj" } }

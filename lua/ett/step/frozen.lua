@@ -74,7 +74,7 @@ local function add_adapter(list, item, p, outputs, same_input)
     end
   end
   list[#list + 1] = of("lora_b", { tokens = s.tokens, in_features = p.lora_rank, out_features = outputs })
-  list[#list + 1] = of("residual_add", { tokens = s.tokens, hidden = outputs })
+  list[#list + 1] = of("residual_add", { tokens = s.tokens, hidden = outputs, multiplied = 1 })
 end
 
 --- Adds the adapters of a product: one, or one for each of its parts (queries, keys and values; gate and up).
