@@ -20,9 +20,9 @@ return {
   -- The root module holds all weights outside the wrapped layers and does not reshard after the forward pass
   -- (fsdp/_runtime_utils.py, _post_forward_reshard; fsdp/_fully_shard/_fsdp_state.py, _lazy_init).
   whole_ends = true,
-  separate_adapters = true, -- torchtune, models/llama3/_component_builders.py, lora_llama3_self_attention
   communication_share = 0.329,
   -- Llama's apply_rotary_emb (cast to fp32, complex product, cast) moves 20 bytes an element; a fused kernel moves 4.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.
   rope = 5.0, gated_mlp = 1.75, adaptive_norm = 2.0, -- adaptive_norm: as in transformers.lua
+  separate_projections = true, -- torchtune, models/llama3/_component_builders.py: q_proj and others, w1, w3, adapters
 }

@@ -8,7 +8,7 @@ return {
   master_shards = false, whole_stages = false,
   -- models/llama.py: TritonRMSNorm and flash-attn's rotation; GLUActivation and sharded_cross_entropy consist of
   -- single operators.
-  norm = "fused", rope = 1.0, separate_adapters = false, -- qkv_proj, gate_up_proj
+  norm = "fused", rope = 1.0, separate_projections = false, -- qkv_proj, gate_up_proj
   keeps_outputs = false, -- pipeline_parallel/functional.py: SendTensorToPipelineBuffer saves no tensor
   -- optim/gradient_accumulator.py: FP32GradientAccumulator adds 16-bit gradients to those in fp32 after the backward
   -- pass; under ZeRO-0 they also stay in buckets of DistributedDataParallel.

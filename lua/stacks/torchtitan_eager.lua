@@ -18,4 +18,5 @@ return {
   -- PyTorch 2.14 has a dispatcher in C++ (pytorch/pytorch#167051): a sum takes 11 us, with 2.6 it takes 30. But its
   -- conversions and redistributions are in Python, so the layers take as long as with 2.6.
   tensor_launches = 14,
+  separate_projections = true, -- models/llama3/model.py: wq, wk, wv, w1, w3
 }

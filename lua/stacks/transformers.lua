@@ -26,9 +26,10 @@ return {
   -- q * cos + rotate_half(q) * sin moves 20 bytes an element forward (products 8, negation and cat 6, sum 6), and 30
   -- backward (products 8, negation 2, gradients of two slices 8, sums 12); one kernel moves 4 and 4.
   rope = 6.25,
-  separate_adapters = true, -- modeling_llama.py: q_proj and others; peft/tuners/lora/layer.py: adapters of each module
   gated_mlp = 1.75, -- silu and product: 10 bytes an element instead of 6; backward 18 instead of 10
   -- As in Open-Sora, models/layers/blocks.py: product and sum of a modulation move 8 bytes an element instead of 4,
   -- those of a gate 10 instead of 6. Backward, sums over tokens read the products again: 14 and 12 instead of 6.
   adaptive_norm = 2.0,
+  -- modeling_llama.py: q_proj, k_proj, v_proj, gate_proj, up_proj; peft/tuners/lora/layer.py: adapters of each module
+  separate_projections = true,
 }

@@ -1135,7 +1135,7 @@ describe("a plan of Transformers' arguments", function()
       assert.same(not format and { "frozen weights in 4 bits of hqq are modelled in 16 bits" } or {}, notes)
     end
     plan = read("lf.yaml", text:gsub("sft", "pt") .. "finetuning_type: lora\nlora_target: qkv_proj,o_proj\n")
-    assert.matches("^transformers.*:separate_adapters=false$", plan.stack)
+    assert.matches("^transformers.*:separate_projections=false$", plan.stack)
     plan, notes = read("lf.yaml", (text:gsub("sft", "dpo"):gsub("bf16: true", "pure_bf16: true"))
       .. "finetuning_type: full\noptim: lion_8bit\n")
     assert.same({ 1, "bf16" }, { plan.optimizer_bytes, plan.gradient_dtype })

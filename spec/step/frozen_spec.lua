@@ -54,7 +54,7 @@ describe("LoRA", function()
     assert.equal(layers * rank * (hidden + 2 * ffn), one.parameters)
     -- PEFT: queries, keys, values, gate and up have adapters of their own. They store their input once.
     local apart = of({ lora_rank = rank, stack = "transformers" }).stages[1]
-    local together = of({ lora_rank = rank, stack = "transformers:separate_adapters=false" }).stages[1]
+    local together = of({ lora_rank = rank, stack = "transformers:separate_projections=false" }).stages[1]
     assert.equal(layers * all, together.parameters)
     assert.equal(layers * (all + 3 * rank * hidden), apart.parameters)
     assert.equal(layers * 3 * rank * tokens * 2, apart.activation_bytes - together.activation_bytes)

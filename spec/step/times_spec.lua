@@ -77,6 +77,27 @@ describe("times", function()
     assert.has_error(function() run ":fp32_norms:autocast" end)
   end)
 
+  it("contain the sums of input gradients of separate projections, of frozen ones too", function()
+    local t, h = 4096, 2048
+    local model = require("ett.model").new("llama", { layers = 4, hidden = h, heads = 16, kv_heads = 4, ffn = 8192,
+      vocab = 32000 })
+    local function seconds(joined, rank)
+      local e = require("ett.step.estimate").new { model = model, cluster = "dgx_a100", plan = { seq = t,
+        micro_batches = 2, lora_rank = rank, lora_targets = rank and { "linear_down" },
+        stack = "transformers:separate_projections=" .. tostring(not joined) } }
+      local sum = 0.0
+      for _, line in ipairs(e.operators) do
+        if line.name == "linear_qkv" or line.name == "linear_up" then sum = sum + line.seconds end
+      end
+      return sum
+    end
+    -- Two sums for queries, keys and values, and one for gate and up: three values of two bytes each.
+    local sums = 2 * 4 * (2 + 1) * 6 * t * h / (2.039e12 * require("ett.profile.in_step").stream_share)
+    for _, rank in ipairs { false, 8 } do
+      assert.near(sums, seconds(false, rank or nil) - seconds(true, rank or nil), 0.01 * sums)
+    end
+  end)
+
   it("of casts are those of each product that reads fp32 values, adapters and shared experts included", function()
     local stacks, lower, blocks = require "ett.operator.stack", require "ett.step.lower", require "ett.model.blocks"
     local function casts(name, fields)

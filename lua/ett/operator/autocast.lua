@@ -56,7 +56,7 @@ function autocast.mark(items, c, stack)
     elseif op and op.family == "gemm" then
       local earlier = item.same_input or op.name == "linear_kv_up"
       read = not earlier and wide or earlier and (normed == nil and read or normed) or false
-      local modules = stack.separate_adapters and op.parts and #op.parts(c) or 1
+      local modules = stack.separate_projections and op.parts and #op.parts(c) or 1
       item.casts, wide = read and math.max(1, modules) or nil, false
     elseif op then
       item.wide = wide and op.family == "elementwise" and not op.residual or nil

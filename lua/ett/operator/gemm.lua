@@ -1,8 +1,9 @@
 --- The family of matrix products: every linear layer.
 --
 -- gemm.define(op) completes an operator whose shape has tokens, in_features and out_features. Optional: bias (1), batch
--- (number of independent products), stored_tokens (tokens stored for the backward pass, if sharded over tp) and padded
--- (1: products of experts of a fixed capacity, in one batched product).
+-- (number of independent products), stored_tokens (tokens stored for the backward pass, if sharded over tp), padded
+-- (1: products of experts of a fixed capacity, in one batched product), separate (sums of input gradients of products
+-- that read one input) and summed (the same of a frozen product, whose forward pass computes an input gradient).
 -- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, hence twice the FLOPs.
 --
 -- gemm.linear(op, layer) also makes the shape, from the layer's declaration:
@@ -10,6 +11,7 @@
 --   inputs, outputs the widths on one rank: a field of the configuration, or a function of it
 --   bias            names for shapes.bias, a function of the configuration, or 1; nil: no biases
 --   needs           fields that the configuration must have
+-- Under `separate_projections` of the stack, a layer whose operator has several `parts` has a product for each.
 local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
@@ -19,7 +21,8 @@ local dtype_bytes = schema.dtype_bytes
 local gemm = {}
 
 gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
-  bias = "natural?", stored_tokens = "count?", batch = "count?", padded = "natural?", separate = "natural?" }
+  bias = "natural?", stored_tokens = "count?", batch = "count?", padded = "natural?", separate = "natural?",
+  summed = "natural?" }
 
 -- Bytes of a result element: FP8 training keeps results in bf16; operands take 1 byte (Transformer Engine).
 local result_bytes = schema.wide_bytes
@@ -110,6 +113,14 @@ function gemm.define(op)
   return op
 end
 
+-- Sums of the input gradients of the products into which software divides a layer, or nil.
+local function separate(c, op)
+  if not (c.separate_projections and op.parts) then return nil end
+  local sums = -1
+  for _, outputs in ipairs(op.parts(c)) do sums = sums + (outputs > 0 and 1 or 0) end
+  return sums > 0 and sums or nil
+end
+
 local function value_of(c, given) return type(given) == "function" and given(c) or c[given] end
 
 local function bias_of(c, given)
@@ -162,7 +173,7 @@ function gemm.linear(op, layer)
   function op.shape(c)
     if needs then shapes.need(c, op.name, table.unpack(needs)) end
     return { tokens = tokens(c), in_features = value_of(c, layer.inputs), out_features = value_of(c, layer.outputs),
-      bias = bias_of(c, layer.bias),
+      bias = bias_of(c, layer.bias), separate = separate(c, op),
       stored_tokens = layer.place == "enter" and c.sequence_parallel and shapes.norm_tokens(c) or nil }
   end
   return gemm.define(op)

@@ -81,7 +81,7 @@ function fp32_norms.mark(items, c, stack)
     elseif op and op.family == "gemm" then
       if item.same_input or op.name == "linear_kv_up" then read = normed else read = wide end
       item.wide, product = read or nil, item
-      item.casts = read and math.max(1, stack.separate_adapters and op.parts and #op.parts(c) or 1) or nil
+      item.casts = read and math.max(1, stack.separate_projections and op.parts and #op.parts(c) or 1) or nil
       wide = read and not op.unquantised
     elseif op then
       if op.family == "norm" then wide, normed = true, true end

@@ -76,7 +76,7 @@ stack_module.fields = {
   quantised_products = { "string", default = "all", one_of = { "all", "dense", "experts" } },
   gathers_biases = flag, joins_heads = flag, one_hot_embedding = flag, repeats_tokens = flag,
   pads_copies = flag, combine = { "string", default = "fused", one_of = { "fused", "scatter_add", "bmm" } },
-  separate_gates = flag, separate_adapters = flag,
+  separate_gates = flag, separate_projections = flag,
   one_hot_experts = { "string", default = "none", one_of = { "none", "sequence", "micro_batch" } },
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_layers = flag, gathers_tensors = flag, whole_ends = flag, master_shards = flag, whole_stages = flag,

@@ -229,13 +229,15 @@ local function products(self, op, shape, dtype, pass)
     if (shape.bias or 0) > 0 and not (self.burst or beside) then
       parts[3] = spread_out(moving_fresh(self, 2.0 * batch * s.m * s.n))
     end
-    -- The sum of the input gradients of two products.
-    if shape.separate and not self.burst then
-      parts[#parts + 1] = spread_out(moving_fresh(self, 3 * 2.0 * batch * s.m * s.k))
-    end
   else
     parts[1] = product(self, dtype, { batch = batch, m = s.m, n = s.n, k = s.k, experts = grouped and "rows",
       misaligned = misaligned(self, dtype, s.k, s.n) }) or false
+  end
+  -- The sums of the input gradients of several products.
+  local sums = pass == "backward" and shape.separate or shape.summed or 0
+  if sums > 0 and not self.burst then
+    local elements = (batch + 0.0) * s.m * (pass == "backward" and s.k or s.n)
+    parts[#parts + 1] = spread_out(sums * moving_fresh(self, 3 * 2.0 * elements))
   end
   if schema.dtype_bytes[dtype] >= 2 then return answer(parts, product_detail[pass]) end
   local rows = (batch + 0.0) * s.m

@@ -159,7 +159,7 @@ end
 --- The shape of the product that computes the input gradient of another product from its output gradient.
 function frozen.input_gradient_shape(s)
   local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
-  turned.bias, turned.stored_tokens = nil, nil
+  turned.bias, turned.stored_tokens, turned.separate, turned.summed = nil, nil, nil, s.separate
   return turned
 end
 

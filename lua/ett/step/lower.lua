@@ -795,7 +795,7 @@ end
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
   local list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table,
-    stack.separate_adapters and c)
+    stack.separate_projections and c)
   local count, kept, changes = #list, 0, stack.keeps_head_input
   for k = 1, count do
     local item = list[k]
@@ -863,7 +863,8 @@ local function items_of(model, p, times)
   c.loops_experts = software.grouped == "loop" or nil
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
   c.combine = software.combine
-  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates", "pads_copies" } do
+  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates",
+    "separate_projections", "pads_copies" } do
     c[name] = software[name] or nil
   end
   local of_ops = {} -- items of layers that share a list of entries

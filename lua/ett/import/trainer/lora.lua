@@ -116,7 +116,7 @@ return function(p, config, given, program, model, note)
   end
   for _, name in ipairs(modules) do
     if whole[name] then
-      p.stack = p.stack .. ":separate_adapters=false"
+      p.stack = p.stack .. ":separate_projections=false"
       break
     end
   end
