@@ -77,6 +77,30 @@ describe("times", function()
     assert.has_error(function() run ":fp32_norms:autocast" end)
   end)
 
+  it("of adapters with fp32 weights contain casts of their inputs and dropout in fp32", function()
+    local t, h = 4096, 2048
+    local model = require("ett.model").new("llama", { layers = 4, hidden = h, heads = 16, ffn = 8192, vocab = 32000 })
+    local function run(more, fields)
+      return require("ett.step.estimate").new { model = model, cluster = "dgx_a100",
+        plan = require "ett.base.merged"({ seq = t, micro_batches = 1, lora_rank = 16, recompute = "full",
+          lora_targets = { "linear_qkv" }, stack = "transformers" .. more }, fields) }
+    end
+    local rate = 2.039e12 * require("ett.profile.in_step").stream_share
+    for dropout, each in pairs { [0] = 12, [0.1] = 12 + 4 } do
+      local e, seconds = run(":fp32_adapters", { lora_dropout = dropout }), 0.0
+      for _, line in ipairs(e.operators) do
+        if line.name == "fp32_adapters" then seconds = line.seconds end
+      end
+      -- Three adapters in each of four layers; forward, again, and backward.
+      assert.near(3 * 4 * 3 * each * t * h / rate, seconds, 0.02 * seconds)
+      assert.near(seconds, e.step_seconds - run("", { lora_dropout = dropout }).step_seconds, 0.02 * seconds)
+    end
+    local idle = run(":fp32_adapters", { frozen_weights = "nf4" })
+    assert.equal(run("", { frozen_weights = "nf4" }).step_seconds, idle.step_seconds)
+    assert.truthy(table.concat(idle.warnings, "\n"):find("fp32_adapters has no effect", 1, true))
+    assert.has_error(function() run ":fp32_adapters:autocast" end)
+  end)
+
   it("contain the sums of input gradients of separate projections, of frozen ones too", function()
     local t, h = 4096, 2048
     local model = require("ett.model").new("llama", { layers = 4, hidden = h, heads = 16, kv_heads = 4, ffn = 8192,

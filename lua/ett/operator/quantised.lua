@@ -154,4 +154,31 @@ end
 
 function fp32_norms.launches(stack) return stack.norm == "compiled" and 1 or 4 end
 
+--- Casts of adapters with fp32 weights beside frozen weights of 16 bits, under torch.autocast (field fp32_adapters of a
+--- stack). PEFT casts the weights to fp32 since version 0.11 (autocast_adapter_dtype, huggingface/peft#1706). Each
+--- adapter then casts its input to fp32 (tuners/lora/layer.py, Linear.forward), and its dropout runs in fp32. Its first
+--- product casts the result to 16 bits. Backward, the gradient of the input is cast in the same way.
+quantised.fp32_adapters = { name = "fp32_adapters" }
+local fp32_adapters = quantised.fp32_adapters
+
+--- Marks the first product of each adapter, which stores a 16-bit input of its own.
+function fp32_adapters.mark(items)
+  for _, item in ipairs(items) do
+    if item.name == "lora_a" then item.casts = 1 end
+  end
+end
+
+function fp32_adapters.stored() return 0.0 end
+
+--- Bytes that a run of an item moves in a pass beyond those in 16 bits.
+function fp32_adapters.moved(item)
+  local s = item.shape
+  if not item.adapter then return 0.0 end
+  if item.name == "dropout" then return 4.0 * s.rows * s.cols end
+  return item.name == "lora_a" and 2.0 * cast_bytes * s.tokens * s.in_features or 0.0
+end
+
+--- Four adapters have eight casts in a forward pass. Sixteen count as four launches (ett.operator.autocast).
+function fp32_adapters.launches() return 2 end
+
 return quantised

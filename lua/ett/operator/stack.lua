@@ -81,6 +81,7 @@ stack_module.fields = {
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_layers = flag, gathers_tensors = flag, whole_ends = flag, master_shards = flag, whole_stages = flag,
   copies_gradients = flag, defers_gradients = flag, frees_gradients = flag, autocast = flag, fp32_norms = flag,
+  fp32_adapters = flag,
   update = { "string", default = "fused", one_of = { "fused", "foreach" } },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },
@@ -205,8 +206,10 @@ local function check_values(stack, label)
   stack_module.compared_on(stack)
   stack_module.other_attention(stack)
   stack_module.other_graphs(stack)
-  if stack.autocast and stack.fp32_norms then
-    error_module.raise("plan", "%s: fields 'autocast' and 'fp32_norms' exclude each other", label)
+  for _, field in ipairs { "fp32_norms", "fp32_adapters" } do
+    if stack.autocast and stack[field] then
+      error_module.raise("plan", "%s: fields 'autocast' and '%s' exclude each other", label, field)
+    end
   end
   if stack.exchange_share > 0 and stack.exchange_share < least_share then
     error_module.raise("plan", "%s: field 'exchange_share' must be 0 (NCCL's all-to-alls) or at least %g, got %g",

@@ -377,6 +377,9 @@ local function idle_fields(p, c, stack)
   if stack.fp32_norms and not quantised.format_of(p) then
     list[#list + 1] = "fp32_norms has no effect: it needs frozen_weights"
   end
+  if stack.fp32_adapters and (quantised.format_of(p) or not p.lora_rank) then
+    list[#list + 1] = "fp32_adapters has no effect: it needs lora_rank, without frozen_weights"
+  end
   table.sort(list)
   return list
 end

@@ -656,11 +656,12 @@ local function add_moving(state, bytes, given)
   return add(state, operation)
 end
 
---- What casts tensors between fp32 and 16 bits: ett.operator.autocast, or fp32_norms of ett.operator.quantised; nil:
---- nothing does.
+--- What casts tensors between fp32 and 16 bits: ett.operator.autocast, or fp32_norms or fp32_adapters of
+--- ett.operator.quantised; nil: nothing does.
 local function casts_of(software, p)
   if software.autocast then return autocast end
-  return software.fp32_norms and quantised.format_of(p) and quantised.fp32_norms or nil
+  if quantised.format_of(p) then return software.fp32_norms and quantised.fp32_norms or nil end
+  return software.fp32_adapters and p.lora_rank and quantised.fp32_adapters or nil
 end
 
 --- Adds what casts move in a layer beside the operators.
@@ -953,7 +954,8 @@ local function describe(model, p, times, placed)
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   -- Bytes of the residual stream of a micro-batch.
-  local stream_bytes = (tokens + 0.0) * model.hyper.hidden * (state.casts and 4 or width)
+  local stream_bytes = (tokens + 0.0) * model.hyper.hidden
+    * (state.casts and state.casts ~= quantised.fp32_adapters and 4 or width)
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
   local kinds, runs, sent, owner, copied = {}, {}, 1, architecture.table_layer(layers), false
   local casts = 0.0
