@@ -99,6 +99,17 @@ describe("a wrong element of a list is named, in", function()
   end
 end)
 
+it("no script changes what C objects and functions rely on", function()
+  local tensor, value = objects().tensor, 1
+  for name, object in pairs { setmetatable = tensor, setupvalue = debug.getmetatable(tensor).__gc,
+    setuservalue = tensor } do
+    assert.equal(("debug.%s: objects and functions of C cannot be changed"):format(name),
+      why(debug[name], object, name ~= "setmetatable" and 1 or {}, 1))
+  end
+  debug.setupvalue(function() return value end, 1, 2)
+  assert.equal(2, value)
+end)
+
 describe("a finaliser that a script calls", function()
   for name, object in pairs(objects()) do
     it("closes the " .. name, function()

@@ -240,6 +240,30 @@ static void refuse_bytecode(lua_State *L) {
   lua_setglobal(L, "dofile");
 }
 
+/* A function of the debug library that could break C objects: they rely on their
+ * metatables and user values, and C functions on their upvalues. */
+static int change_by_debug(lua_State *L) {
+  if (lua_type(L, 1) == LUA_TUSERDATA || lua_iscfunction(L, 1))
+    return luaL_error(L, "debug.%s: objects and functions of C cannot be changed",
+                      lua_tostring(L, lua_upvalueindex(2)));
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+static void protect_objects(lua_State *L) {
+  static const char *const names[] = {"setmetatable", "setupvalue", "setuservalue"};
+  lua_getglobal(L, "debug");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    lua_getfield(L, -1, names[i]);
+    lua_pushstring(L, names[i]);
+    lua_pushcclosure(L, change_by_debug, 2);
+    lua_setfield(L, -2, names[i]);
+  }
+  lua_pop(L, 1);
+}
+
 /* os.setlocale as on a system that has no other locale: numbers keep their point. */
 static int set_locale(lua_State *L) {
   const char *name = luaL_optstring(L, 1, "C");
@@ -328,6 +352,7 @@ static int open_state(lua_State *L) {
   lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
   refuse_bytecode(L);
+  protect_objects(L);
   lua_getglobal(L, "os");
   lua_pushcfunction(L, set_locale);
   lua_setfield(L, -2, "setlocale");

@@ -340,6 +340,13 @@ selective_ac_option = "3"
     assert.same({}, left_out { tp = 2, dp = 1 })
   end)
 
+  it("is refused if integers of its degrees would wrap", function()
+    local text = "[parallelism]\ndata_parallel_replicate_degree = 4294967296\n"
+      .. "data_parallel_shard_degree = 4294967296\n"
+    assert.matches("data_parallel_shard_degree = 4294967296, local_batch_size = 8: their product must be below 2^53",
+      raised(read, "run.toml", text), 1, true)
+  end)
+
   it("notes what is not modelled, and a model of another size", function()
     local function notes_of(more, given)
       local text = "[parallelism]\ndata_parallel_shard_degree = 8\n" .. more
@@ -1566,6 +1573,8 @@ job submit --topology 16x16 --command "python3 -m MaxText.train MaxText/configs/
       ["ici_fsdp_parallelism=4 quantization=int8"] = "quantization: unknown value 'int8'",
       ["ici_fsdp_parallelism=4 remat_policy=custom out_proj=divice"] = "out_proj: unknown value 'divice'; did you mean "
         .. "'device'?; known are device, offload, remat",
+      ["ici_fsdp_parallelism=4294967296 ici_data_parallelism=4294967296"] = "their product must be below "
+        .. "2^53, got 1.84e+19",
     } do
       assert.matches(wanted, raised(of, "1", more), 1, true)
     end

@@ -946,7 +946,7 @@ describe("recompute_layers", function()
     end
     assert.near(full.step_seconds, run { recompute_layers = 8 }.step_seconds, 1e-15)
     assert.equal(full.memory_bytes, run { recompute_layers = 8 }.memory_bytes)
-    assert.matches("full recompute of 3 layers in a slice", tostring(run { recompute_layers = 3 }))
+    assert.matches("full recompute of at most 3 layers in a slice", tostring(run { recompute_layers = 3 }))
     local warned = "recompute_layers = %d: no slice has more than 8 to repeat, so 8 is used"
     assert.is_truthy(tostring(run { recompute_layers = 9 }):find(warned:format(9), 1, true))
     assert.is_nil(tostring(run { recompute_layers = 8 }):find(warned:format(8), 1, true))

@@ -7,7 +7,8 @@ return {
   summary = "time between the ends of successive decode steps",
   definition = [[A decode step gives every running request one token. So the time per output token is the time from
 the end of one decode step to the end of the next on the same rank; a step ends with the last kernel it
-launched. A recording with one decode step gives its duration.]],
+launched. A recording with one decode step gives its duration. p50 is value floor(n / 2)
+of the n sorted times, counted from 0.]],
   needs = "the engine's decode ranges on the host",
   units = { mean_tpot_ms = "ms", p50_tpot_ms = "ms", max_tpot_ms = "ms" },
   differs = "public tools read the serving benchmark's log and average over requests; this averages device steps",

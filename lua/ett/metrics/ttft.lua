@@ -6,7 +6,8 @@ return {
   name = "ttft",
   summary = "time of a prefill step, from its start to the end of its last kernel",
   definition = [[For every prefill step of the engine: end of the last kernel that it launched - start of its range. A
-trace does not contain the queueing before the step, so this is only a part of the time to first token.]],
+trace does not contain the queueing before the step, so this is only a part of the time to first token. p50 is value
+floor(n / 2) of the n sorted times, counted from 0.]],
   needs = "the engine's prefill ranges on the host",
   units = { mean_ttft_ms = "ms", p50_ttft_ms = "ms", max_ttft_ms = "ms" },
   differs = "public tools read the serving benchmark's log, which includes queueing; a trace does not",

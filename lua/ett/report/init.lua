@@ -44,7 +44,7 @@ local function breakdown(lines, title, list)
   add_all(lines, columns(rows, "lrrl"))
 end
 
-local repeated_layers = { block = " of %s in a slice", every = " of 1 in %s", uniform = " in groups of %s" }
+local repeated_layers = { block = " of at most %s in a slice", every = " of 1 in %s", uniform = " in groups of %s" }
 
 local function layer_count(n) return ("%d layer%s"):format(n, n == 1 and "" or "s") end
 

@@ -122,7 +122,9 @@ static int failed(rocpd *x) {
   if (code == SQLITE_NOMEM)
     return ett_err_set(x->err, ETT_ERR_MEMORY, "out of memory");
   if (code == SQLITE_INTERRUPT)
-    return ett_err_set(x->err, ETT_ERR_LIMIT, "its views take too long for its size");
+    return ett_err_set(x->err, ETT_ERR_LIMIT,
+                       "its views take too long for its size; convert it with `rocpd "
+                       "convert --output-format pftrace` and read that file");
   return ett_err_set(x->err, ETT_ERR_FORMAT, "%s", sqlite3_errmsg(x->db));
 }
 

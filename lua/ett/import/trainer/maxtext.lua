@@ -1,4 +1,5 @@
 --- A plan from MaxText's fields. Defaults are those of src/MaxText/configs/base.yml (003b416).
+local check_product = require "ett.import.trainer.product"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 local meaning = require "ett.import.trainer.meaning"
@@ -12,7 +13,7 @@ local axes = { data = "dp", fsdp = "dp", fsdp_transpose = "dp", expert = "dp", t
 --- Ranks of each axis in all slices. -1 takes what is left: dp, tp or cp must be given for it, and one slice is assumed
 --- for that of dcn.
 local function mesh(config, given)
-  local size, open, counted = {}, nil, { dp = 1, tp = 1, cp = 1, pp = 1 }
+  local size, open, counted, all = {}, nil, { dp = 1, tp = 1, cp = 1, pp = 1 }, {}
   for _, axis in ipairs(schema.keys(axes)) do
     size[axis] = 1
     for _, net in ipairs { "ici", "dcn" } do
@@ -20,6 +21,7 @@ local function mesh(config, given)
       local value = config("", name, 0)
       if value == 0 then value = (name == "ici_fsdp_parallelism" or name == "dcn_data_parallelism") and -1 or 1 end
       if value > 0 then
+        all[name] = value
         size[axis] = size[axis] * value
       elseif net == "ici" then
         if open then
@@ -30,6 +32,7 @@ local function mesh(config, given)
     end
     counted[axes[axis]] = counted[axes[axis]] * size[axis]
   end
+  check_product(all)
   if not open then return size end
   local field = axes[open.axis]
   local ranks = given[field]

@@ -1,5 +1,6 @@
 --- A plan from torchtitan's configuration. Defaults are those of torchtitan/config/job_config.py.
 local architecture = require "ett.model.architecture"
+local check_product = require "ett.import.trainer.product"
 local error_module = require "ett.base.error"
 local export = require "ett.import.export.torchtitan"
 
@@ -144,6 +145,9 @@ local function set_replicas(p, config, given)
   elseif shard < 1 then
     error_module.raise("format", "data_parallel_shard_degree must be above 0 or -1, got %s", tostring(shard))
   end
+  check_product { data_parallel_replicate_degree = replicate, data_parallel_shard_degree = shard,
+    tensor_parallel_degree = p.tp, pipeline_parallel_degree = p.pp, context_parallel_degree = p.cp,
+    local_batch_size = config("training", "local_batch_size", 8) }
   p.dp = given.dp or replicate * shard
   local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
     config("parallelism", "fsdp_reshard_after_forward", "default"))
