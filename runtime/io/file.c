@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,34 +113,67 @@ static int write_in_place(const char *path, const char *data, size_t length,
 
 typedef enum file_kind { NEW_FILE, OLD_FILE, PRIVATE_FILE } file_kind;
 
-/* Writes a new file beside `target` and renames it. The umask narrows the mode of new
- * files only; some file systems of old ones have no modes. */
-static int replace(const char *path, const char *target, mode_t mode, file_kind kind,
-                   const char *data, size_t length, ett_err *err) {
-  char temporary[PATH_MAX + 64];
-  int fd = -1;
-  for (unsigned attempt = 0; fd < 0 && attempt < 100; attempt++) {
-    snprintf(temporary, sizeof temporary, "%s.%ld-%u.tmp", target, (long)getpid(),
-             attempt);
-    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (fd < 0 && errno != EEXIST)
+/* A file without a name in the folder of `target`: a killed process leaves nothing of it.
+ * -1: the file system has no such files. */
+static int open_nameless(const char *target, mode_t mode) {
+  char folder[PATH_MAX];
+  const char *end = strrchr(target, '/');
+  const int length = end ? (int)(end - target) + 1 : 0;
+  snprintf(folder, sizeof folder, "%.*s.", length, target);
+  return open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+}
+
+/* Names a file without a name, or opens one with a name (fd: -1), beside `target`. Sets
+ * `temporary`; returns a negative number on failure. */
+static int make_name(char *temporary, size_t size, const char *target, int fd,
+                     mode_t mode) {
+  char link[64];
+  int made = -1;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  for (unsigned attempt = 0; made < 0 && attempt < 100; attempt++) {
+    snprintf(temporary, size, "%s.%ld-%u.tmp", target, (long)getpid(), attempt);
+    made = fd >= 0 ? linkat(AT_FDCWD, link, AT_FDCWD, temporary, AT_SYMLINK_FOLLOW)
+                   : open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                          mode);
+    if (made < 0 && errno != EEXIST)
       break;
   }
+  return made;
+}
+
+/* Writes a new file beside `target` and renames it; returns 0 or an errno. The umask
+ * narrows the mode of new files only; some file systems of old ones have no modes. */
+static int replace_by(bool nameless, const char *target, mode_t mode, file_kind kind,
+                      const char *data, size_t length) {
+  char temporary[PATH_MAX + 64] = "";
+  int fd = nameless ? open_nameless(target, mode)
+                    : make_name(temporary, sizeof temporary, target, -1, mode);
   if (fd < 0)
-    return ett_file_fail(err, "write", path, errno);
+    return errno;
   const int changed = kind == NEW_FILE ? 0 : fchmod(fd, mode);
   int code =
       kind == PRIVATE_FILE && changed != 0 ? errno : ett_file_write_all(fd, data, length);
   if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
     code = errno;
+  const bool unnamed =
+      nameless && (code || make_name(temporary, sizeof temporary, target, fd, mode) < 0);
+  if (unnamed && code == 0)
+    code = errno;
   if (close(fd) != 0 && code == 0)
     code = errno;
   if (code == 0 && rename(temporary, target) != 0)
     code = errno;
-  if (code == 0)
+  if (code && !unnamed)
+    unlink(temporary);
+  return code;
+}
+
+static int replace(const char *path, const char *target, mode_t mode, file_kind kind,
+                   const char *data, size_t length, ett_err *err) {
+  if (replace_by(true, target, mode, kind, data, length) == 0)
     return 0;
-  unlink(temporary);
-  return ett_file_fail(err, "write", path, code);
+  const int code = replace_by(false, target, mode, kind, data, length);
+  return code ? ett_file_fail(err, "write", path, code) : 0;
 }
 
 int ett_file_write(const char *path, const char *data, size_t length, ett_file_kind kind,

@@ -14,6 +14,14 @@ end
 
 local function names(where, pattern) return folders.names(folder .. "/" .. where, pattern) end
 
+it("a process that is killed as it writes a file leaves nothing of it", function()
+  write("big.lua", 'require("ett.io").write("out", ("x"):rep(1 << 20))')
+  ended(153, ett("run big.lua", "ulimit -f 8;")) -- SIGXFSZ
+  assert.same({}, names("", "^out"))
+  ended(0, ett "run big.lua")
+  assert.same({ "out" }, names("", "^out"))
+end)
+
 describe("a campaign in a folder with links", function()
   if not require("needs").cpu("ett sample", _ENV) then return end
   before_each(function()
