@@ -299,6 +299,9 @@ describe("laws of shapes", function()
       assert.equal(3 * 6.0 * s.read, casts.moved(item, "forward", {}), casts.name)
       assert.equal((3 * 6.0 + 2 * 6) * s.read, casts.moved(item, "backward", {}), casts.name)
     end
+    local scores = { batch = 2, tokens = 3, in_features = 4, out_features = 5 } -- casts of queries and keys
+    assert.equal(6.0 * 2 * (3 + 5) * 4, quantised.fp32_norms.moved({ operator = operator.get "bmm_qk", shape = scores,
+      wide = true }, "forward", {}))
     assert.equal(9 * 4 * 8 + 8, op.parameters(s))
     assert.truthy(op.refuse { cp = 2 }:find "cp must be 1")
   end)

@@ -122,6 +122,21 @@ describe("times", function()
     end
   end)
 
+  it("of heads that the attention kernel does not have come with a warning", function()
+    local function warned(head_dim, stack, own)
+      local e = require("ett.step.estimate").new { cluster = own or "dgx_a100", model = require("ett.model").new(
+        "llama", { layers = 2, hidden = 2048, heads = 4, head_dim = head_dim, ffn = 4096, vocab = 1000 }),
+        plan = { seq = 512, micro_batches = 1, stack = stack } }
+      return table.concat(e.warnings, "\n"):match "trains heads of at most (%d+) values here, the model's have %d+"
+    end
+    for _, case in ipairs { { 256, 512, "transformers" }, { 128, 256, "megatron" }, { 256, 512, "megatron",
+      "dgx_h100" }, { 128, 256, "transformers:attention=flash1" } } do
+      assert.is_nil(warned(case[1], case[3], case[4]), case[3])
+      assert.equal(tostring(case[1]), warned(case[2], case[3], case[4]), case[3])
+    end
+    assert.is_nil(warned(512, "transformers:attention=efficient"))
+  end)
+
   it("of casts are those of each product that reads fp32 values, adapters and shared experts included", function()
     local stacks, lower, blocks = require "ett.operator.stack", require "ett.step.lower", require "ett.model.blocks"
     local function casts(name, fields)

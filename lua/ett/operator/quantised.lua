@@ -140,6 +140,7 @@ function fp32_norms.moved(item, pass, stack)
   if op.family == "gemm" then return product_bytes(item, pass) end
   if not item.wide then return 0.0 end
   if op.family == "attention" then return attended(s) end
+  if op.attends then return cast_bytes * (s.batch + 0.0) * (s.tokens + s.out_features) * s.in_features end
   if op.residual or op.family == "norm" then
     local kernel = op.kernel_shape(s)
     local elements = (kernel.rows + 0.0) * kernel.cols

@@ -161,6 +161,17 @@ function stack_module.other_attention(stack, text, generation)
   return text and select(2, parts(text)).attention == nil and schema.keys(names) or {}
 end
 
+-- Largest head dimension of attention kernels in training. FlashAttention 1: Dao-AILab/flash-attention#67; 2 and 3:
+-- #277 and its README.md. cuDNN: backward passes of its support matrix (docs.nvidia.com, cuDNN frontend, Attention).
+local most_dim = { flash1 = 128, flash1_triton = 128, flash2 = 256, flash3 = 256, cudnn = 256, sdpa = 256 }
+
+--- The largest head dimension that the attention kernel of a stack can train on NVIDIA's devices; nil: unknown.
+---@param generation string? of the devices
+function stack_module.most_head_dim(stack, generation)
+  local is_cudnn = stack.attention == "cudnn" and (generation == "ampere" or generation == "ada")
+  return is_cudnn and 128 or most_dim[stack.attention]
+end
+
 --- Generations of devices with steps that were compared with ett.
 stack_module.generations = { "ampere", "blackwell", "cdna4", "hopper", "tpu" }
 
@@ -325,5 +336,11 @@ end
 function stack_module.names() return find.names "lua/stacks" end
 
 function stack_module.exists(text) return find.path("lua/stacks", (parts(text))) ~= nil end
+
+--- The first base of a stack, or its own name.
+function stack_module.family(name)
+  local base = stack_module.exists(name) and stack_module.get(name).base
+  return base and stack_module.family(base) or name
+end
 
 return stack_module

@@ -166,6 +166,13 @@ end
 -- A positive number with two decimals, or with three digits below 0.1.
 local function figure(value) return value < 0.1 and digits(value) or ("%.2f"):format(value) end
 
+-- The range of an energy as text; nothing for an estimate without its interval.
+local function energy_range(e, value)
+  local each = value / e.kwh_per_step
+  return e.low_kwh_per_step and (" [%s, %s]"):format(digits(e.low_kwh_per_step * each),
+    digits(e.high_kwh_per_step * each)) or ""
+end
+
 --- Time, cost and energy of a run over `tokens` as rows of { name, text }; none if the plan states no tokens.
 function report.run(e)
   if not e.run_steps then return {} end
@@ -189,7 +196,8 @@ function report.run(e)
     parts[1] = ("USD %s%s%s"):format(figure(e.run_dollars / unit), suffix, range(e.run_dollars, unit))
   end
   if e.run_kwh then
-    parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
+    parts[#parts + 1] = ("%s MWh%s, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), energy_range(e, e.run_kwh / 1e3),
+      digits(e.run_co2_kg / 1e3))
   end
   if #parts > 0 then rows[2] = { "", table.concat(parts, ", ") } end
   return rows
@@ -205,9 +213,9 @@ local function outlook_rows(rows, e)
       time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }
   end
   if e.kwh_per_step then
-    rows[#rows + 1] = { "energy", ("%s kWh per step, %s kg CO2 (%.0f W per device, %.0f W for its share of the node, "
-      .. "PUE %.2f)"):format(digits(e.kwh_per_step, 4), digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts,
-      e.pue) }
+    rows[#rows + 1] = { "energy", ("%s kWh%s per step, %s kg CO2 (%.0f W per device, %.0f W for its share of the node, "
+      .. "PUE %.2f)"):format(digits(e.kwh_per_step, 4), energy_range(e, e.kwh_per_step),
+      digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts, e.pue) }
   end
   if e.goodput_percent then
     rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %s; checkpoints of %s every %s)"):format(

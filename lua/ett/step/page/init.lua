@@ -152,7 +152,8 @@ function page.new(e, what)
   local data = p.data
   for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "interval_percent", "tokens_per_second",
     "tokens_per_second_per_device", "mfu_percent", "bubble_percent", "memory_bytes", "memory_limit_bytes", "fits",
-    "dollars_per_step", "dollars_per_billion_tokens", "run_tokens", "run_days", "run_dollars", "idle_percent" } do
+    "dollars_per_step", "dollars_per_billion_tokens", "run_tokens", "run_days", "run_dollars", "idle_percent",
+    "kwh_per_step", "low_kwh_per_step", "high_kwh_per_step" } do
     data[name] = e[name]
   end
   add_timeline(p, e)

@@ -7,6 +7,8 @@ tiles([
   [data.bubble_percent.toFixed(1) + " %", "bubble of the pipeline"],
   [bytes(data.memory_bytes, 3), (data.fits ? "of " : "does not fit: ") + bytes(data.memory_limit_bytes, 3) + " on the fullest device"],
   !missing(data.dollars_per_billion_tokens) && [show(data.dollars_per_billion_tokens), "dollars per billion tokens"],
+  !missing(data.low_kwh_per_step) && [data.kwh_per_step.toPrecision(3) + " kWh", "per step, " + data.interval_percent
+    + " % range " + data.low_kwh_per_step.toPrecision(3) + " – " + data.high_kwh_per_step.toPrecision(3)],
   !missing(data.run_days) && [data.run_days.toFixed(1) + " days", "for " + data.run_tokens.toPrecision(3) + " tokens"],
 ]);
 
