@@ -20,14 +20,18 @@ size_t ett_chance_room(const ett_chance *c) {
   return c->places * (1 + c->parts) + c->count + c->software;
 }
 
-/* Draws the errors of every place: its own, then those of its parts. runs: gets the
- * errors of each software's runs. */
+/* Draws the errors of every place: its own and that of its software's runs, then those
+ * of its parts. runs: room for the draws of software. */
 static void draw_places(const ett_chance *c, int64_t *state, double *errors,
                         double *runs) {
   for (size_t i = 0; i < c->software; i++)
-    runs[i] = c->software > 1 ? c->runs[i] * normal(state) : 0.0;
+    runs[i] = c->software > 1 ? normal(state) : 0.0;
   for (size_t i = 0; i < c->places; i++) {
-    *errors++ = c->places > 1 ? c->spreads[i] * normal(state) : 0.0;
+    const double *place = c->spreads + i * ETT_CHANCE_PLACED;
+    double run = runs[(size_t)place[ETT_CHANCE_SOFTWARE]];
+    *errors++ = c->places > 1 ? place[ETT_CHANCE_SPREAD] * normal(state) +
+                                    place[ETT_CHANCE_RUNS] * run
+                              : 0.0;
     for (size_t k = 0; k < c->parts; k++)
       *errors++ = c->shared * normal(state);
   }
@@ -35,13 +39,13 @@ static void draw_places(const ett_chance *c, int64_t *state, double *errors,
 
 void ett_chance_best(const ett_chance *c, long draws, double *room, double *wins) {
   int64_t state = 20260101;
-  double *programs = room + c->places * (1 + c->parts), *runs = programs + c->count;
+  double *programs = room + c->places * (1 + c->parts);
   memset(wins, 0, c->count * sizeof *wins);
   for (long draw = 0; draw < draws; draw++) {
     double heavy = 1 / sqrt(-log(uniform(&state)));
     double least = INFINITY;
     size_t best = 0;
-    draw_places(c, &state, room, runs);
+    draw_places(c, &state, room, programs + c->count);
     for (size_t i = 0; i < c->count; i++)
       programs[i] = NAN;
     for (size_t i = 0; i < c->count; i++) {
@@ -50,8 +54,7 @@ void ett_chance_best(const ett_chance *c, long draws, double *room, double *wins
       double *program = &programs[(size_t)plan[ETT_CHANCE_PROGRAM]];
       if (isnan(*program))
         *program = c->own * normal(&state);
-      double off = errors[0] + runs[(size_t)plan[ETT_CHANCE_SOFTWARE]] + *program +
-                   c->same * normal(&state);
+      double off = errors[0] + *program + c->same * normal(&state);
       for (size_t k = 0; k < c->parts; k++)
         off += plan[ETT_CHANCE_PARTS + k] * errors[1 + k];
       double value = plan[ETT_CHANCE_LOG] + heavy * off;

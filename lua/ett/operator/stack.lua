@@ -337,10 +337,4 @@ function stack_module.names() return find.names "lua/stacks" end
 
 function stack_module.exists(text) return find.path("lua/stacks", (parts(text))) ~= nil end
 
---- The first base of a stack, or its own name.
-function stack_module.family(name)
-  local base = stack_module.exists(name) and stack_module.get(name).base
-  return base and stack_module.family(base) or name
-end
-
 return stack_module

@@ -8,13 +8,15 @@
 -- plans of one program, `same` replaces `own`. The distribution has two degrees of freedom, because errors of published
 -- steps have heavy tails. Plans on two devices, or under two software, have separate errors. The squares of both, from
 -- the intervals of their steps, replace shared^2 |w - w'|^2. An interval contains the errors of the parts. The error of
--- runs that are no recipes counts only between two software: otherwise one software runs both plans. Software of one
--- family, whose stacks have a common base, shares kernels. So it shares the errors of its parts, but not those of runs.
+-- runs that are no recipes counts only between two software: otherwise one software runs both plans.
 -- This has no constant of its own. Pairs of published steps of one model, batch and number of GPUs test it (`ett bench
 -- search`). For pairs of two software the mean chance is 78 %, and 79 % are in the stated order. With the errors of one
 -- software it would be 83 %. For pairs of two devices it is 91 %, and 93 % are in that order. If shared^2 (|w|^2 +
 -- |w'|^2) were added, it would be 79 %. `ett bench literature` tests it on pairs of one software and device from other
 -- sources. The mean chance of 1,065 pairs is 89 %, and 88 % are in order; of 94 held-out pairs it is 88 %, and 94 %.
+-- Stacks with a common base, such as megatron and megatron_bridge, count as two software. Of 94 pairs of such software
+-- on one device, the mean chance is 85 %, and 79 % are in the stated order. If they shared the errors of parts, it
+-- would be 92 %.
 --
 -- The constants are maximum-likelihood estimates on a grid. The data are pairs of published steps, with the error of
 -- each pair's difference. The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is
@@ -25,7 +27,6 @@ local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 local searched = require "ett.search.searched"
-local stacks = require "ett.operator.stack"
 
 local sure = { own = 0.04, same = 0.03, shared = 0.3 }
 
@@ -46,16 +47,16 @@ end
 --- The difference of two plans: the log of b's seconds over a's, the squared distance of their shares, the squared
 --- errors of their places, and whether they have the same program.
 ---@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program, place = device and
---- family of software, software; spread and runs = errors of the place and of the software's runs }
+--- software, software; spread and runs = errors of the place and of the software's runs, needed only if places differ }
 function sure.difference(a, b)
-  local apart, unlike = 0.0, a.place ~= b.place -- device or family
+  local apart, unlike = 0.0, a.place ~= b.place
   for _, name in ipairs(explain.part_order) do
     local x, y = a.parts[name] / a.whole, b.parts[name] / b.whole
     apart = apart + (unlike and 0.0 or (x - y) ^ 2)
   end
   local runs = a.software ~= b.software and a.runs ^ 2 + b.runs ^ 2 or 0.0
   return { log = math.log(b.seconds / a.seconds), apart = apart, same = a.program == b.program,
-    places = (unlike and a.spread ^ 2 + b.spread ^ 2 or 0.0) + runs }
+    places = unlike and a.spread ^ 2 + b.spread ^ 2 + runs or 0.0 }
 end
 
 --- The scale of the error of a difference.
@@ -77,25 +78,26 @@ function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 --- The probability of each plan in a list to be the best.
 ---@param plans table[] { value = smaller is better, and the fields of sure.difference but seconds }
 function sure.best(plans, draws)
-  local numbers, program_of, programs = {}, {}, 0
+  local numbers, placed, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
+  local of_software, software_of, count = {}, {}, 0 -- the best plan of each software, and its number
   local function better(a, b) return not b or a.value < b.value end
-  local function best_of(name) -- the best plan of each place or software, the numbers of these from 0, and their errors
-    local best, number, list = {}, {}, {}
-    for _, plan in ipairs(plans) do
-      if better(plan, best[plan[name]]) then best[plan[name]] = plan end
-    end
-    for i, key in ipairs(schema.keys(best)) do
-      number[key], list[i] = i - 1, name == "place" and best[key].spread or best[key].runs
-    end
-    return best, number, list
+  for _, plan in ipairs(plans) do
+    if better(plan, placed[plan.place]) then placed[plan.place] = plan end
+    if better(plan, of_software[plan.software]) then of_software[plan.software] = plan end
   end
-  local placed, place_of, spreads = best_of "place"
-  local _, software_of, runs = best_of "software"
+  for i, name in ipairs(schema.keys(placed)) do
+    local plan = placed[name]
+    if not software_of[plan.software] then software_of[plan.software], count = count, count + 1 end
+    place_of[name] = i - 1
+    -- The runs of one software have one error, so plans of one software do not differ by it.
+    local own = { plan.spread, of_software[plan.software].runs, software_of[plan.software] }
+    table.move(own, 1, #own, #spreads + 1, spreads)
+  end
   for _, plan in ipairs(plans) do
     if not program_of[plan.program] then program_of[plan.program], programs = programs, programs + 1 end
-    local own = { math.log(plan.value), place_of[plan.place], program_of[plan.program], software_of[plan.software] }
+    local own = { math.log(plan.value), place_of[plan.place], program_of[plan.program] }
     -- Between places the interval contains the errors of the parts, so only differences from a place's best plan count.
-    local best = #spreads > 1 and placed[plan.place]
+    local best = #spreads > 3 and placed[plan.place]
     for _, part in ipairs(explain.part_order) do
       own[#own + 1] = plan.parts[part] / plan.whole - (best and best.parts[part] / best.whole or 0.0)
     end
@@ -103,7 +105,7 @@ function sure.best(plans, draws)
   end
   -- The difference of two plans has twice the variance of one. Plans of two programs differ by `own` in all.
   local program = math.sqrt((sure.own ^ 2 - sure.same ^ 2) / 2)
-  return search_core.chances(numbers, #explain.part_order, spreads, runs,
+  return search_core.chances(numbers, #explain.part_order, spreads,
     { program, sure.same / math.sqrt(2), sure.shared }, draws)
 end
 
@@ -153,8 +155,7 @@ function sure.plan(e, seconds)
   for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
   local software, spread, runs = (e.stack or ""):match "^[^:]*", 0.0, 0.0 -- without changed fields of the stack
   if e.low_seconds then spread, runs = spreads_of(e) end
-  return { seconds = seconds, parts = parts, whole = whole, place = e.device .. " " .. stacks.family(software),
-    software = software,
+  return { seconds = seconds, parts = parts, whole = whole, place = e.device .. " " .. software, software = software,
     program = sure.program(e), spread = spread, runs = runs }
 end
 

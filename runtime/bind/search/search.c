@@ -236,34 +236,39 @@ static int evaluate(lua_State *L) {
   return 1;
 }
 
-/* chances(plans, parts, spreads, runs, {own, same, shared}, draws): for each plan, the
- * chance that it is the best. plans, spreads and runs: the numbers of ett_chance. */
+/* chances(plans, parts, spreads, {own, same, shared}, draws): for each plan, the chance
+ * that it is the best. plans and spreads: the numbers of ett_chance. */
 static int chances(lua_State *L) {
   lua_Integer parts = luaL_checkinteger(L, 2);
   luaL_argcheck(L, parts >= 0 && parts <= 1024, 2, "must be 0 to 1024");
   ett_chance c = {.parts = (size_t)parts};
-  size_t numbers, errors, width = ETT_CHANCE_PARTS + c.parts;
-  lua_Integer draws = luaL_checkinteger(L, 6);
-  for (int i = 1; i <= 5; i++)
+  size_t numbers, placed, errors, width = ETT_CHANCE_PARTS + c.parts;
+  lua_Integer draws = luaL_checkinteger(L, 5);
+  for (int i = 1; i <= 4; i++)
     if (i != 2)
       luaL_checktype(L, i, LUA_TTABLE);
   c.plans = ett_lua_doubles(L, 1, &numbers);
-  c.spreads = ett_lua_doubles(L, 3, &c.places);
-  c.runs = ett_lua_doubles(L, 4, &c.software);
-  const double *error = ett_lua_doubles(L, 5, &errors);
+  c.spreads = ett_lua_doubles(L, 3, &placed);
+  const double *error = ett_lua_doubles(L, 4, &errors);
   luaL_argcheck(L, numbers % width == 0, 1, "must hold the same numbers for each plan");
-  luaL_argcheck(L, errors == 3, 5, "must hold three numbers");
-  luaL_argcheck(L, draws > 0 && draws <= 1 << 30, 6, "must be 1 to 2^30");
-  c.count = numbers / width;
+  luaL_argcheck(L, placed % ETT_CHANCE_PLACED == 0, 3,
+                "must hold three numbers for each place");
+  luaL_argcheck(L, errors == 3, 4, "must hold three numbers");
+  luaL_argcheck(L, draws > 0 && draws <= 1 << 30, 5, "must be 1 to 2^30");
+  c.count = numbers / width, c.places = placed / ETT_CHANCE_PLACED;
+  for (size_t i = 0; i < c.places; i++) {
+    double software = c.spreads[i * ETT_CHANCE_PLACED + ETT_CHANCE_SOFTWARE];
+    luaL_argcheck(L, software >= 0 && software < (double)c.places, 3,
+                  "names no software");
+    if (software >= (double)c.software)
+      c.software = (size_t)software + 1;
+  }
   c.own = error[0], c.same = error[1], c.shared = error[2];
   for (size_t i = 0; i < c.count; i++) {
     double place = c.plans[i * width + ETT_CHANCE_PLACE];
     double program = c.plans[i * width + ETT_CHANCE_PROGRAM];
     luaL_argcheck(L, place >= 0 && place < (double)c.places, 1, "names no place");
-    double software = c.plans[i * width + ETT_CHANCE_SOFTWARE];
     luaL_argcheck(L, program >= 0 && program < (double)c.count, 1, "names no program");
-    luaL_argcheck(L, software >= 0 && software < (double)c.software, 1,
-                  "names no software");
   }
   double *room =
       lua_newuserdatauv(L, (ett_chance_room(&c) + c.count + 1) * sizeof *room, 0);
