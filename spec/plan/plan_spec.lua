@@ -22,6 +22,23 @@ describe("plan", function()
     assert.equal("1f1b", p.schedule)
     p = plan.new({ dp = 4, micro_batch = 2, global_batch = 64, seq = 2048 }, llama)
     assert.equal(8, p.micro_batches)
+    assert.equal(64 * 2048, plan.tokens(p))
+  end)
+
+  it("names each fault once, and the field that has it", function()
+    for _, case in ipairs { { { cp = 4, seq = 2050 }, "cp = 4 must divide seq = 2050" },
+      { { cp = 4, cp_ulysses = 8, cp_method = "ring" }, "cp_ulysses = 8 must divide cp = 4" },
+      { { dp = 4, shard = 2, zero = 0 }, "shard needs zero of at least 1, got 0" },
+      { { dp = 2, rank_slowdown = { 1, -1 } }, "number 2 must be above 0 and at most 1000, got -1" },
+      { { dp = 2, rank_slowdown = { 1, "a" } }, "number 2 must be above 0 and at most 1000, got 'a'" },
+      { { dp = 4, micro_batch = 2, micro_batches = 4, global_batch = 64 }, "global_batch = 64, which gives 8" } } do
+      local found = violations(case[1])
+      assert.matches(case[2], found[1], 1, true)
+      assert.truthy(not found[2] or found[2]:find "^nearest passing plans", found[2])
+    end
+    assert.same({}, violations { dp = 4, micro_batch = 2, micro_batches = 8, global_batch = 64 })
+    local split = plan.violations({ tp = 2, etp = 3, dp = 3, seq = 2048, micro_batches = 1 }, mixtral, nil)
+    assert.matches("etp = 3 must divide moe_ffn = 512", table.concat(split, "\n"), 1, true)
   end)
 
   it("overlaps as the stack's software does, where the plan leaves it open and it has an effect", function()
