@@ -360,7 +360,8 @@ describe("assumptions without samples", function()
           "fp16", pass)
         local sampled = open(name):operator("linear_up", product, "fp16", pass)
         assert.equal("assumed", assumed.provenance)
-        assert.near(1, assumed.seconds / sampled.seconds, 0.1, name .. " " .. pass)
+        -- Sampled runs are short. In long runs, as in a step, products are slower (sustained_share).
+        assert.near(1, 0.82 * assumed.seconds / sampled.seconds, 0.1, name .. " " .. pass)
       end
     end
   end)
@@ -380,7 +381,7 @@ describe("assumptions without samples", function()
     near(flops / 6e13, {}, "linear_up", product)
     near(flops / 1e14, { probed = true }, "linear_up", product)
     near(flops / 9e13, { probed = true, measured_flops = { bf16 = 9e13 } }, "linear_up", product)
-    near(flops / 9e13, { measured_flops = { bf16 = 9e13 } }, "linear_up", product)
+    near(flops / (0.82 * 9e13), { measured_flops = { bf16 = 9e13 } }, "linear_up", product)
     near(flops / 6e13, { measured_flops = { fp8 = 9e13 } }, "linear_up", product)
     near(bytes / 8e11, {}, "residual_add", rows)
     near(bytes / 1e12, { probed = true }, "residual_add", rows)
