@@ -1,4 +1,4 @@
---- Published runs that fitted or ran out of memory, against ett's estimate. No source is in ett's other data.
+--- Published runs that fitted or ran out of memory, against ett's estimate. No run is in ett's other data.
 --
 -- fits.tsv has one run a line, columns separated by tabs: name, cluster (a name, or a file of support), words of
 -- `ett predict` (the model first), the outcome, software, source, and what the source leaves open. The outcome is `ran`
