@@ -290,6 +290,27 @@ describe("frozen weights of 4 or 8 bits", function()
     assert.near(1.5 * in_products, wide.temporary_bytes - narrow.temporary_bytes, 1)
   end)
 
+  it("keep inputs of products under older releases, of two micro-batches if a variable holds the graph", function()
+    local function run(copies, fields)
+      local stack = ("plain:quantised_inputs=%d"):format(copies)
+      return of(with("nf4", merged({ lora_targets = { "linear_qkv" }, stack = stack }, fields or {})))
+    end
+    local function held(copies, fields) return run(copies, fields).stages[1].activation_bytes end
+    local inputs = 0
+    for _, s in pairs(products) do inputs = inputs + 2 * layers * tokens * s[1] end
+    local attended, adapted = 2 * layers * tokens * hidden, 2 * layers * tokens * hidden
+    -- Attention stores its output and the adapter its input, unless dropout gives it another tensor.
+    assert.near(inputs - attended - adapted, held(1) - held(0), 1)
+    assert.near(2 * inputs - attended - adapted, held(2) - held(0), 1)
+    local dropped = { lora_dropout = 0.1 }
+    assert.near(2 * inputs - attended, held(2, dropped) - held(0, dropped), 1)
+    for _, fields in ipairs { { frozen_weights = "int8" }, { frozen_weights = "none" } } do
+      assert.equal(held(0, fields), held(2, fields))
+      assert.truthy(table.concat(run(2, fields).warnings, "\n"):find("quantised_inputs has no effect", 1, true))
+    end
+    assert.falsy(table.concat(run(2).warnings, "\n"):find("quantised_inputs", 1, true))
+  end)
+
   it("are refused where bitsandbytes has none, with the reason", function()
     for message, fields in pairs {
       ["frozen_weights = 'nf4' needs lora_rank"] = { frozen_weights = "nf4" },

@@ -81,7 +81,7 @@ stack_module.fields = {
   weighs_activations = flag, operator_policy = flag, repeats_exchanges = flag, keeps_outputs = flag,
   gathers_layers = flag, gathers_tensors = flag, whole_ends = flag, master_shards = flag, whole_stages = flag,
   copies_gradients = flag, defers_gradients = flag, frees_gradients = flag, autocast = flag, fp32_norms = flag,
-  fp32_adapters = flag,
+  fp32_adapters = flag, quantised_inputs = { "natural", default = 0, most = 2 },
   update = { "string", default = "fused", one_of = { "fused", "foreach" } },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12 },
   context_bytes = { "nonnegative", default = 0.64e9, most = 1e12 },

@@ -124,8 +124,9 @@ end
 ---@param items table of ett.model.architecture.operations
 ---@param how string|nil the layer's `frozen`
 ---@param frozen_table boolean|nil of frozen.layers
----@param c table|nil the configuration, if the parts of a product have adapters of their own
-function frozen.items(items, how, p, frozen_table, c)
+---@param c table the configuration
+---@param stack table the software
+function frozen.items(items, how, p, frozen_table, c, stack)
   if not (how or frozen_table) then return items end
   local adapted, list = {}, {}
   local targets = how == "weights" and p.lora_rank and (p.lora_targets or fields.lora_targets)
@@ -143,10 +144,13 @@ function frozen.items(items, how, p, frozen_table, c)
         attended = own == "weights" and before == "attention" and not stored or nil }) or item
       local format = frozen.format(kept, p)
       if format then list[#list + 1] = conversions(kept, format) end
+      if format and format ~= "int8" and stack.quantised_inputs > 0 then
+        kept.inputs = stack.quantised_inputs - (stored and 1 or 0)
+      end
       list[#list + 1] = kept
       before = item.operator.family
       if adapted[item.name] then
-        add_adapters(list, item, p, c and item.operator.parts and item.operator.parts(c))
+        add_adapters(list, item, p, stack.separate_projections and item.operator.parts and item.operator.parts(c))
       end
     elseif not (backward and (how == "layer"
       or serves_frozen_weight(item, items[i + 1], how_of(items[i + 1]), adapted))) then

@@ -413,6 +413,8 @@ local function operation_of(state, item, way, parameters, gradient)
   local stack = state.software
   local forward, backward, launches, part = times_of(state, item)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
+  -- An input that another product stores is one tensor.
+  if item.inputs and not item.same_input then activation = item.inputs * op.activation_bytes(s, way.stored, stack) end
   local reused = item.frozen and 0 or reused_parameters(op, s)
   if state.casts and frozen.keeps(item) then
     activation = activation + state.casts.stored(item, activation, stack)
@@ -796,7 +798,7 @@ end
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
   local list = frozen.items(architecture.operations(layer, c), layer.frozen, p, layer.frozen_table,
-    stack.separate_projections and c)
+    c, stack)
   local count, kept, changes = #list, 0, stack.keeps_head_input
   for k = 1, count do
     local item = list[k]
