@@ -241,13 +241,14 @@ end
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
 -- devices has links of its own. So a group uses the links between its members, and a send the links of one pair. A
 -- group uses the links inside nodes if at least one of its nodes holds several ranks.
-local function reached(cluster, tier, kind, ranks, place, branches)
+---@param alone boolean whether the group has no other ranks than these
+local function reached(cluster, tier, kind, ranks, alone, place, branches)
   ranks = math.max(2, ranks)
   local of_reductions = kind == "reduce_scatter" and tier.blocking_reductions or 1
   if tier.axes and branches > 1 then return over_axes(tier.axes, branches, kind) end
   if tier.mesh then
-    local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
-    return of_reductions * share, ranks == tier.size and protocols.exchange(cluster) or share
+    local of_rings, of_pairs = protocols.mesh_shares(cluster, tier.size, ranks, alone)
+    return kind == "send_recv" and 1 / (tier.size - 1) or of_reductions * of_rings, of_pairs
   elseif tier.torus then
     local all = 2 * #tier.torus
     local links, load = on_torus(tier, ranks, place)
@@ -260,7 +261,7 @@ end
 function collectives.inside_node(cluster, kind, ranks)
   local list, node = tiers_module.of(cluster)
   local tier = list[node]
-  local of_rings, of_pairs = reached(cluster, tier, kind, ranks, {})
+  local of_rings, of_pairs = reached(cluster, tier, kind, ranks, true, {})
   return tier.send and (kind == "all_to_all" and of_pairs or of_rings) * math.min(tier.send, tier.receive)
 end
 
@@ -380,7 +381,7 @@ end
 local function add_rates(t, tier, about)
   local cluster, kind, place, inside = about.cluster, about.kind, about.place, t.inside
   if not tier.send then refuse_missing(about.level, about.node, cluster, about.topology) end
-  local of_rings, of_pairs = reached(cluster, tier, kind, inside, place, t.branches)
+  local of_rings, of_pairs = reached(cluster, tier, kind, inside, inside == about.ranks, place, t.branches)
   t.send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
   t.receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
   t.bandwidth = math.min(t.send, t.receive)

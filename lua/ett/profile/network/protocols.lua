@@ -151,9 +151,32 @@ function protocols.message(cluster, tier, inside_node)
   return vendor_of(cluster) == "amd" and 2e-6 or 1e-6
 end
 
---- Share of the links of a whole mesh that an all_to_all reaches. On eight MI355X RCCL's reaches 361 GB/s, its rings
---- 407 (oci-ai-incubations/oci-gpu-quickstarts amd/MI355X/README.md, 8 GiB). AMD accepts 340 and 390 (ROCm/cvs
---- single_node_mi355_rccl.json). For fewer devices nothing is known.
-function protocols.exchange(cluster) return vendor_of(cluster) == "amd" and 361 / 407 or 1.0 end
+-- Shares of the links that five to seven of eight AMD devices reach alone on a node. RCCL has prepared rings for eight
+-- devices (ROCm/rccl src/graph/rome_models.cc, rome_model_79), and more channels for two and four (src/init.cc,
+-- allGather3Data.nc). For other numbers it searches at most two rings, which have four channels in all
+-- (src/graph/search.cc, ncclTopoCompute: maxChannels = 2). Two rings use all links of three devices.
+--
+-- few_channels: rings, over one link of 58.1 GB/s. All_reduces among 5 to 7 MI355X reach 38 GB/s, among four 162 and
+-- among eight 386 (public notes on Megatron-LM, June 2026). Gathers of 5 to 7 are up to four times as fast if kernels
+-- use all links (ROCm/rocm-systems issue 10956). The share of MI300X's links is assumed to be equal.
+--
+-- few_exchange: all_to_alls of six and seven, over those of fewer devices. With 64 MiB, 2 to 7 MI355X reach 52.9,
+-- 103.5, 140.2, 160.6, 108.7 and 126.0 GB/s (ROCm/rocm-systems pull request 10957). These are 47.9 GB/s a link for two
+-- to five devices, and 21.4 for six and seven.
+local few_channels, few_exchange = 38 / 58.1, 21.4 / 47.9
+
+--- Shares of the links of a mesh of `size` devices that n devices of one node reach: in rings, and in all_to_alls. Each
+--- pair of devices has links of its own, so at most (n - 1) / (size - 1).
+---
+--- On eight MI355X RCCL's all_to_all reaches 361 GB/s, its rings 407 (oci-ai-incubations/oci-gpu-quickstarts
+--- amd/MI355X/README.md, 8 GiB). AMD accepts 340 and 390 (ROCm/cvs single_node_mi355_rccl.json).
+---@param alone boolean whether the whole group is in one node
+function protocols.mesh_shares(cluster, size, n, alone)
+  local links = (n - 1) / (size - 1)
+  if vendor_of(cluster) ~= "amd" then return links, links end
+  if n == size then return links, 361 / 407 end
+  local searched = alone and size == 8 and n > 4
+  return searched and few_channels / (size - 1) or links, searched and n > 5 and few_exchange * links or links
+end
 
 return protocols
