@@ -311,6 +311,10 @@ static int ask(ett_combinations *c, int *program, ett_combinations_stop *stop) {
   return 0;
 }
 
+int ett_outcome_fits(const ett_outcome *o) {
+  return o->memory_bytes <= o->memory_limit;
+}
+
 static void add_sum(ett_outcome_sum *to, const ett_outcome_sum *part) {
   const ett_outcome *a = &part->least, *b = &to->least;
   to->evaluated += part->evaluated;
@@ -371,8 +375,8 @@ static ett_stop visit(ett_combinations *c, int is_set, ett_step_workspace *works
   o.step_seconds = r.step_seconds;
   o.memory_bytes = r.memory_bytes;
   o.bubble_fraction = r.bubble_fraction;
-  o.fits = r.fits && r.memory_bytes <= s->memory_limit;
-  add_sum(&c->sum, &(ett_outcome_sum){1, o.fits, o});
+  o.memory_limit = r.memory_limit_bytes > 0 ? r.memory_limit_bytes : s->memory_limit;
+  add_sum(&c->sum, &(ett_outcome_sum){1, ett_outcome_fits(&o), o});
   return ett_combinations_add(c, &o, err) == 0 ? ETT_STOP_DONE : ETT_STOP_FAULT;
 }
 
@@ -404,8 +408,9 @@ int64_t ett_combinations_refused(const ett_combinations *c, int64_t *first,
 
 static int in_order(const void *left, const void *right) {
   const ett_outcome *a = left, *b = right;
-  if (a->fits != b->fits)
-    return a->fits ? -1 : 1;
+  int fits = ett_outcome_fits(a);
+  if (fits != ett_outcome_fits(b))
+    return fits ? -1 : 1;
   if (a->key != b->key)
     return a->key < b->key ? -1 : 1;
   return a->number < b->number ? -1 : a->number > b->number;

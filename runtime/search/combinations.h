@@ -27,11 +27,14 @@ typedef void *(*ett_allocate)(void *context, void *memory, size_t from, size_t t
 /* The stored result of one plan. Kept small, because a sweep stores millions of them. */
 typedef struct ett_outcome {
   double step_seconds, memory_bytes, bubble_fraction, tokens;
-  int64_t number;  /* of the combination */
-  int64_t devices; /* of the plan */
-  int64_t fits;
-  double key; /* sort key */
+  int64_t number;      /* of the combination */
+  int64_t devices;     /* of the plan */
+  double memory_limit; /* of the devices of the fullest stage */
+  double key;          /* sort key */
 } ett_outcome;
+
+/* Whether the estimated memory is within the limit. */
+int ett_outcome_fits(const ett_outcome *o);
 
 typedef struct ett_outcome_sum {
   int64_t evaluated, any_fits;

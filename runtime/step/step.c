@@ -1207,8 +1207,10 @@ static int needs_no_more(const ett_evaluation *e, const ett_step_arrays *a,
 /* Memory of the fullest stage in bytes: on parts, the one with the largest share of its
  * limit. totals_only: the memory of some other stages is not filled in. */
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
-                            const ett_pipeline *pipeline, int totals_only) {
+                            const ett_pipeline *pipeline, int totals_only,
+                            double *limit) {
   double most = 0, bytes = 0;
+  *limit = 0;
   stage_memory m = {0};
   for (int rank = 0; rank < e->plan->pp; rank++) {
     if (!a->alike[rank])
@@ -1222,6 +1224,7 @@ static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
     if (share > most) {
       most = share;
       bytes = s->memory_bytes;
+      *limit = s->memory_limit_bytes;
     }
   }
   return bytes;
@@ -1255,7 +1258,8 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
   if (prepare(&e, &a, &tied) != 0)
     return -1;
   ett_pipeline pipeline = pipeline_of(plan, &a);
-  result->memory_bytes = fill_memories(&e, &a, &pipeline, 1);
+  double limit;
+  result->memory_bytes = fill_memories(&e, &a, &pipeline, 1, &limit);
   if (plan->orders || plan->post_validation) /* any rank and any unit may be the last */
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
@@ -1301,7 +1305,8 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
     return -1;
   result->device_seconds = result->step_seconds;
   result->step_seconds = ett_step_with_host(plan, result->device_seconds);
-  result->memory_bytes = fill_memories(&e, &a, &pipeline, keep == ETT_KEEP_TOTALS);
+  result->memory_bytes = fill_memories(&e, &a, &pipeline, keep == ETT_KEEP_TOTALS,
+                                       &result->memory_limit_bytes);
   result->fits = 1;
   for (int rank = 0; rank < plan->pp; rank++)
     if (e.stage_parts && a.stage[rank].memory_bytes > a.stage[rank].memory_limit_bytes)

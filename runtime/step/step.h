@@ -141,7 +141,8 @@ typedef struct ett_step_result {
   double flops;            /* model FLOPs of one rank's pipeline, all micro-batches */
   double memory_bytes;     /* of the fullest stage; parts: the one that fills its devices
                               most */
-  int fits;                /* whether every stage fits; 1 without parts */
+  double memory_limit_bytes; /* of the devices of that stage; 0 without parts */
+  int fits;                  /* whether every stage fits; 1 without parts */
   /* Per part and kind of layer: runs of layers in a step, one per micro-batch, on stages
    * of the part. NULL without parts. */
   const double *part_runs;

@@ -259,7 +259,7 @@ describe("a search", function()
     local nothing = search.new({ model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "tpu_v5e",
       devices = 2, where = "tp <= 2 or zero > 1", plan = { global_batch = 36, seq = 512 },
       vary = { schedule = { "1f1b" }, zero = { 0 } } }).nothing
-    assert.matches("no plan fits the 16.* of a device", nothing)
+    assert.matches("no estimate is within the 16.* of a device", nothing)
   end)
 
   it("takes where = false as no condition", function()
@@ -890,7 +890,7 @@ describe("an impossible search", function()
     says(joint.nothing, "each limit alone can be met, but not days, budget together; under the other limits the least "
       .. "of ")
     local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }
-    says(large.nothing, "no plan fits the 0.8 GB of a device less the headroom of 99 %; the least is")
+    says(large.nothing, "no estimate is within the 0.8 GB of a device less the headroom of 99 %; the least is")
     says(large.nothing, "; the fastest plan without the headroom: seq=1024 ")
     local each = small { tokens = 1e12, days = 0.001, budget = 0.01, objective = "memory_bytes" }
     says(each.nothing, "no plan meets the limit of days, 0.001; the least is")

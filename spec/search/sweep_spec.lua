@@ -262,8 +262,9 @@ describe("a sweep", function()
       assert.is_nil(seen[key])
       seen[key] = true
       local e = estimate.new { model = mixture, cluster = "dgx_h100", times = times, plan = one }
-      assert.same({ e.step_seconds, e.memory_bytes, e.bubble_percent, e.tokens_per_second, e.fits, 8 },
-        { row.step_seconds, row.memory_bytes, row.bubble_percent, row.tokens_per_second, row.fits, row.micro_batches })
+      assert.same({ e.step_seconds, e.memory_bytes, e.bubble_percent, e.tokens_per_second, e.fits, e.fit_percent, 8 },
+        { row.step_seconds, row.memory_bytes, row.bubble_percent, row.tokens_per_second, row.fits, row.fit_percent,
+          row.micro_batches })
     end
     -- "batch" needs 1f1b, no full recomputation and at most ZeRO-2: 1 of 8 passes.
     local refused = 2 * 8 * 4 - 2 * 4
@@ -482,7 +483,7 @@ describe("a sweep in which no plan fits", function()
   it("reports it first, with a change that fits", function()
     local s = swept({ seq = 4096, micro_batches = 4 }, { tp = { 2, 4 }, pp = { 1, 2 } })
     local first = tostring(s):match("^[^\n]*")
-    assert.matches("^no plan fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
+    assert.matches("^no estimate is within the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
     assert.matches("GB; with pp=", (tostring(swept({ seq = 4096, micro_batches = 4 }, {})))) -- no field is swept
     local plan = { seq = 4096, micro_batches = 4, tp = 4, pp = 2 }
     for name, value in first:match("; with (.-) it would fit"):gmatch "([^%s=]+)=(%S+)" do

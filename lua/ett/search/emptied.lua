@@ -153,8 +153,8 @@ local function of_memory(self)
     return ("a run of %.4g tokens never ends: on %d devices, failures come before the next checkpoint"):format(
       own.tokens, setting.devices)
   end
-  return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
-    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,
+  return ("no estimate is within the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9,
+    own.headroom > 0 and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,
     that_fits(self, row.memory_bytes / limit))
 end
 

@@ -110,7 +110,7 @@ function models.sweep(given, sweep_of)
     notes = result.notes, warnings = warnings_of(result.rows[1], names, given, sweep_of),
     rows = setmetatable(result.rows,
       { __json = function(rows) return json.array(table.move(rows, 1, #rows, 1, {})) end }),
-    base = last.base, memory_limit_bytes = last.memory_limit_bytes }, meta)
+    base = last.base }, meta)
 end
 
 return models

@@ -311,6 +311,7 @@ local function rows_of(list, axes, base, add)
     local number = math.type(i) == "integer" and list:row(i, row)
     if not number then return nil end
     set_fields(axes, number, row)
+    row.fit_percent = 100 * memory.chance(row.memory_bytes, row.memory_limit_bytes)
     row.micro_batches = micro_batches_of(setmetatable({}, { __index = function(_, name)
       return row[name] or base[name]
     end }))
@@ -346,14 +347,14 @@ end
 
 --- A message if no row fits: the least memory, and a change that would fit. nil if a row fits.
 local function fit_advice(run, base)
-  local _, any_fits, number, bytes = run.list:sum()
+  local _, any_fits, number, bytes, limit = run.list:sum()
   if any_fits or not number then return nil end
   local p, own = plan_of(run.axes, base, number), {}
   for i, axis in ipairs(run.axes) do
     own[i] = ("%s=%s"):format(axis.name, tables.value(axis.values[(number - 1) // axis.every % axis.count + 1]))
   end
   local with = own[1] and ", with " .. table.concat(own, " ") or ""
-  return ("no plan fits the %.2f GB of a device: the least is %.2f GB%s; %s"):format(run.memory_limit / 1e9,
+  return ("no estimate is within the %.2f GB of a device: the least is %.2f GB%s; %s"):format(limit / 1e9,
     bytes / 1e9, with, fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
@@ -397,7 +398,7 @@ function sweep.new(given)
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     axes = axes, set_by_lua = set_by_lua, positions = {}, plan = merged(base), placement = placement,
     c_plan = step_core.kept_plan(c_plan), workspace = workspace,
-    memory_limit = require("ett.profile.network.parts").memory(cluster),
+    memory_limit = cluster.device.memory_bytes,
     schedules = schedules.memo(), own_orders = orders, functions = {}, sentences = {}, numbers = {}, programs = {},
     demands = {}, refused = 0, share = given.share, objective = objective, keep = given.keep,
     progress = given.progress, combinations = axes[1] and axes[1].every * axes[1].count or 1 }
@@ -423,7 +424,7 @@ function sweep.new(given)
   end
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
-    notes = notes, rows = run.rows, base = base, memory_limit_bytes = run.memory_limit }, Sweep)
+    notes = notes, rows = run.rows, base = base }, Sweep)
   cautions[result] = function() return cautions_of(run, base) end
   return result
 end
@@ -437,9 +438,7 @@ function Sweep.__index(self, name)
 end
 
 --- Whether a row fits, as text (ett.step.memory).
-function Sweep.answer(self, row)
-  return memory.answer(row.fits, memory.chance(row.memory_bytes, self.memory_limit_bytes))
-end
+function Sweep.answer(_, row) return memory.answer(row.fits, row.fit_percent / 100) end
 
 function Sweep.__tostring(self)
   return require("ett.base.pretty").plain(require("ett.report").sweep(self, 20))

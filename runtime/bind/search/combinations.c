@@ -295,7 +295,8 @@ static int list_row(lua_State *L) {
   ett_lua_set_number(L, "tokens_per_second_per_device",
                      ett_outcome_tokens_per_second_per_device(&o));
   ett_lua_set_integer(L, "devices", o.devices);
-  ett_lua_set_boolean(L, "fits", (int)o.fits);
+  ett_lua_set_number(L, "memory_limit_bytes", o.memory_limit);
+  ett_lua_set_boolean(L, "fits", ett_outcome_fits(&o));
   lua_pushinteger(L, o.number);
   return 1;
 }
@@ -307,8 +308,8 @@ static int list_count(lua_State *L) {
   return 1;
 }
 
-/* combinations:sum(): number of plans evaluated; whether any fits; number and bytes of
- * the plan with the least memory, if any. Includes plans that sort() dropped. */
+/* combinations:sum(): number of plans evaluated; whether any fits; number, bytes and
+ * limit of the plan with the least memory, if any. Includes plans that sort() dropped. */
 static int list_sum(lua_State *L) {
   const ett_outcome_sum *sum = ett_combinations_sum(to_combinations(L));
   lua_pushinteger(L, sum->evaluated);
@@ -317,7 +318,8 @@ static int list_sum(lua_State *L) {
     return 2;
   lua_pushinteger(L, sum->least.number);
   lua_pushnumber(L, sum->least.memory_bytes);
-  return 4;
+  lua_pushnumber(L, sum->least.memory_limit);
+  return 5;
 }
 
 /* combinations:take(): returns totals and outcomes as bytes in this machine's format, and

@@ -90,13 +90,6 @@ function parts.counts(cluster, devices)
   return list
 end
 
---- Memory of the largest device of a cluster, bytes.
-function parts.memory(cluster)
-  local most = cluster.device.memory_bytes
-  for _, part in ipairs(cluster.parts or {}) do most = math.max(most, part.device.memory_bytes) end
-  return most
-end
-
 --- Raises an error for a cluster of parts, from code that supports one kind of nodes only.
 ---@param what string the feature, for the message
 ---@param instead string? another way, such as " or …"
