@@ -1037,9 +1037,10 @@ describe("a plan of Accelerate", function()
 
   it("has FSDP's strategy by name and number, in both releases", function()
     for strategy, wanted in pairs { FULL_SHARD = { 3, true }, ["2"] = { 3, false }, NO_SHARD = { 0, true },
-      ["4"] = { 3, true, 8 }, HYBRID_SHARD_ZERO2 = { 3, false, 8 } } do
+      ["3"] = { 0, true }, ["4"] = { 3, true, 8 }, HYBRID_SHARD_ZERO2 = { 3, false, 8 } } do
       local plan, notes, missing = of("FSDP", "fsdp_config:\n  fsdp_sharding_strategy: " .. strategy)
-      assert.same({ 16, "bf16", "transformers_fsdp", table.unpack(wanted) }, { plan.dp, plan.dtype, plan.stack,
+      local stack = "transformers_fsdp" .. (wanted[1] == 0 and ":copies_gradients=false" or "") -- no DDP
+      assert.same({ 16, "bf16", stack, table.unpack(wanted) }, { plan.dp, plan.dtype, plan.stack,
         plan.zero, plan.reshard, plan.shard })
       assert.same({ no_recompute }, notes)
       assert.equal("not in the file: the batch of a device (1: give micro_batch=N), gradient accumulation (1 "
@@ -1071,7 +1072,8 @@ describe("a plan of Accelerate", function()
     assert.matches("gradient_accumulation_steps is 'auto': give micro_batches=N or global_batch=N",
       raised(of, "DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: auto"))
     plan = of("DEEPSPEED", "deepspeed_config:\n  zero_stage: 0")
-    assert.same({ 0, 1 }, { plan.zero, plan.micro_batches })
+    local no_buckets = "transformers:copies_gradients=false" -- those of DistributedDataParallel
+    assert.same({ 0, 1, no_buckets }, { plan.zero, plan.micro_batches, plan.stack })
     assert.matches("deepspeed_config_file names 'x.json', which holds the plan: give that file to %-%-plan, with dp=16",
       raised(of, "DEEPSPEED", "deepspeed_config:\n  deepspeed_config_file: x.json"))
     plan, notes = of("MEGATRON_LM", "megatron_lm_config:\n  megatron_lm_tp_degree: 4\n  megatron_lm_pp_degree: 2\n"
@@ -1158,6 +1160,7 @@ describe("a plan of Transformers' arguments", function()
     plan, notes = read("lf.yaml", full, nil, { dp = 8, zero = 2 })
     assert.same({ 2, 8, 8 }, { plan.zero, plan.dp, plan.micro_batches })
     assert.matches("DeepSpeed's other settings have their defaults", notes[1])
+    assert.matches("^transformers:copies_gradients=false", read("lf.yaml", full, nil, { dp = 8, zero = 0 }).stack)
     command.write(folder, "ds_z3.json", '{ "zero_optimization": { "stage": 3,'
       .. '"offload_optimizer": { "device": "cpu" } }, "optimizer": { "type": "Lion" },'
       .. '"train_batch_size": "auto", "gradient_clipping": "auto" }')

@@ -63,7 +63,8 @@ local function set_deepspeed(p, config, given, model, note)
   local q = deepspeed(read, merged(given, { dp = p.dp, stack = given.stack or "transformers",
     recompute = given.recompute or "none" }), model, note, function() end)
   q.micro_batch = given.micro_batch
-  return merged(p, q, { dtype = p.dtype, stack = "transformers" })
+  return merged(p, q, { dtype = p.dtype,
+    stack = "transformers" .. (q.zero == 0 and ":copies_gradients=false" or "") }) -- no DDP
 end
 
 --- Megatron-LM's fields. Absent switches are off (utils/dataclasses.py: MegatronLMPlugin); `accelerate config`

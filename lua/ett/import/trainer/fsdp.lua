@@ -48,5 +48,5 @@ return function(p, option, given, node, note)
   p.overlap_gradients = true
   if p.zero == 3 then p.overlap_parameters = true end
   if p.zero > 0 and (p.dtype == "bf16" or p.dtype == "fp16") then p.gradient_dtype = p.dtype end -- of messages
-  p.stack = "transformers_fsdp"
+  p.stack = "transformers_fsdp" .. (p.zero == 0 and ":copies_gradients=false" or "") -- no DDP
 end

@@ -298,7 +298,7 @@ function transformers.plan(config, given, model, note, assume)
   local sections, is_sharded = config("", "deepspeed", {}, "string"), true
   if #sections > 0 or type(sections) == "table" and next(sections) then
     p = set_deepspeed(p, config, given, model, note)
-    p.stack = "transformers"
+    p.stack = "transformers" .. (p.zero == 0 and ":copies_gradients=false" or "") -- no DDP
   elseif has_fsdp(config) then
     set_fsdp(p, config, given, note)
   else
