@@ -1251,6 +1251,11 @@ describe("a plan of Transformers' arguments", function()
       ["liger_cross_entropy: true\n"] = ":cross_entropy=fused", [""] = "" } do
       assert.equal("transformers:norm=fused:rope=1:gated_mlp=1" .. loss, own(liger .. lines).stack)
     end
+    for _, lines in ipairs { liger .. "liger_fused_linear_cross_entropy: true\n",
+      "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n" } do
+      assert.matches(":cross_entropy=", own(lines).stack, 1, true)
+      assert.not_matches("cross_entropy", own(lines .. "rl: dpo\n").stack) -- no labels, so the logits stay
+    end
     plan = own("batch_size: 16\ncontext_parallel_size: 2\ngradient_checkpointing: offload\n"
       .. "optimizer: adamw_bnb_8bit\n")
     assert.same({ 8, "ring", "bf16", "full", 1, 2, "bf16" }, { plan.micro_batches, plan.cp_method, plan.dtype,

@@ -204,28 +204,32 @@ end
 
 --- The kernel of the loss; nil: that of the stack. Liger computes head and loss in chunks unless told otherwise
 --- (liger_kernel/transformers/monkey_patch.py). Axolotl's plugin has a field for each (integrations/liger/args.py).
---- LLaMA-Factory keeps the logits for stages that need them (model/model_utils/liger_kernel.py).
-local function loss_of(config, plugins)
+--- LLaMA-Factory keeps the logits for stages that need them (model/model_utils/liger_kernel.py). Axolotl's trainers of
+--- preferences are those of TRL (core/builders/rl.py). They call the model without labels, so its loss does not run.
+local function loss_of(config, plugins, program)
+  local method = method_of(config, program)
+  local has_labels = method == "sft" or method == "pt"
   local linear, alone = is_on(config, "liger_fused_linear_cross_entropy"), is_on(config, "liger_cross_entropy")
-  local changed, stage = config("", "liger_kernel_config", {}), config("", "stage", "sft")
+  local changed = config("", "liger_kernel_config", {})
   local cut, _, is_absent = config("", "cut_cross_entropy", true)
+  if program == "axolotl" and not has_labels then return nil end
   if plugins:find "CutCrossEntropy" and (cut or is_absent) then return "recomputed" end
   if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") then
-    linear = changed.fused_linear_cross_entropy ~= false and (stage == "sft" or stage == "pt")
-    alone = changed.cross_entropy == true or stage ~= "sft" and stage ~= "pt"
+    linear = changed.fused_linear_cross_entropy ~= false and has_labels
+    alone = changed.cross_entropy == true or not has_labels
   end
   return linear and "linear" or alone and "fused" or nil
 end
 
 --- The stack: fused kernels of Liger, and the kernel of attention.
-local function stack_of(stack, config, note)
+local function stack_of(stack, config, program, note)
   local plugins = config("", "plugins", {}, "string")
   plugins = type(plugins) == "table" and table.concat(plugins, " ") or plugins
   if is_on(config, "torch_compile") then stack = stack .. compiled(note, "torch_compile") end
   if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") or plugins:find "Liger" then
     stack = stack .. ":norm=fused:rope=1:gated_mlp=1"
   end
-  local loss = loss_of(config, plugins)
+  local loss = loss_of(config, plugins, program)
   if loss then stack = stack .. ":cross_entropy=" .. loss end
   local attention = config("", "attn_implementation", config("", "flash_attn", config("", "attention", "")))
   if attention:find "3" then stack = stack .. ":attention=flash3" end
@@ -308,7 +312,7 @@ function transformers.plan(config, given, model, note, assume)
     end
     p.overlap_gradients, p.stack = (p.dp or 1) > 1, "transformers" -- DistributedDataParallel
   end
-  p.stack = stack_of(p.stack, config, note)
+  p.stack = stack_of(p.stack, config, program, note)
   lora(p, config, given, program, model, note)
   set_states(p, config, program, is_sharded or p.lora_rank or given.lora_rank, note, assume)
   local packs = config("", "stage", "sft") == "pt" or next((config("", "pretraining_dataset", {}))) ~= nil
