@@ -55,9 +55,13 @@ describe("Muon", function()
 
   it("stores one moment of each matrix, and two of other weights", function()
     local _, _, adam = run { optimizer = "adam" }
-    for bytes, of_matrix in pairs { [12] = 8, [4] = 2 } do
-      local _, _, stage = run { optimizer_bytes = bytes }
-      assert.equal(bytes * adam.parameters - (bytes - of_matrix) * in_matrices, stage.optimizer_bytes)
+    -- Also a moving average (16), a master weight of 4 bytes (8) and of 2 bytes (6) beside moments of 2 bytes.
+    for dtype, cases in pairs { bf16 = { [16] = 12, [12] = 8, [8] = 6, [6] = 4, [4] = 2 },
+      fp32 = { [12] = 8, [8] = 4, [4] = 2 } } do
+      for bytes, of_matrix in pairs(cases) do
+        local _, _, stage = run { optimizer_bytes = bytes, dtype = dtype }
+        assert.equal(bytes * adam.parameters - (bytes - of_matrix) * in_matrices, stage.optimizer_bytes)
+      end
     end
     local _, _, sharded = run { dp = 4, zero = 1 }
     assert.equal((12 * adam.parameters - 4 * in_matrices) / 4, sharded.optimizer_bytes)

@@ -77,13 +77,13 @@ local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1
 -- Two fp32 moments, and an fp32 weight if the weight itself has fewer bits.
 local function adam_bytes(p) return schema.wide_bytes(p.dtype) < 4 and 12 or 8 end
 
--- The same for a matrix that Muon updates: it has one of the two moments. 16-bit weights with 4 bytes or fewer have no
--- master weight.
+-- The same for a matrix that Muon updates: it lacks one of the two moments, of 4 bytes. Moments of 2 bytes have fewer
+-- than 8 bytes beside fp32 weights, and at most 8 beside 16-bit weights, whose master weight may be stored, too.
 local function matrix_bytes(optimizer, p)
   local bytes = p.optimizer_bytes or adam_bytes(p)
   if optimizer ~= "muon" then return bytes end
-  local master = schema.wide_bytes(p.dtype) < 4 and bytes > 4 and 4 or 0
-  return master + (bytes - master) / 2
+  local short = schema.wide_bytes(p.dtype) < 4 and bytes <= 8 or bytes < 8
+  return bytes - math.min(short and 2 or 4, bytes / 2)
 end
 
 local fields = {
