@@ -96,11 +96,11 @@ local function set_replicas(p, config, given, stated, assume)
 end
 
 --- Compiled layers. The backends eager and aot_eager fuse no kernels (torch/_dynamo/backends/debugging.py).
-local function set_compiled(p, config, note)
+local function set_compiled(p, config, given, note)
   local backend = config("dynamo_config", "dynamo_backend", "no")
   local kind = backend:lower()
   if kind == "inductor" then
-    p.stack = p.stack .. compiled(note, "dynamo_backend = " .. backend)
+    p.stack = p.stack .. compiled(note, "dynamo_backend = " .. backend, given)
   elseif kind ~= "no" and kind ~= "eager" and kind ~= "aot_eager" then
     note("dynamo_backend = %s is not modelled; the stack transformers runs single operators", backend)
   end
@@ -134,7 +134,7 @@ function accelerate.plan(config, given, model, note, assume)
     error_module.raise("format", "distributed_type: '%s' is not read; known are DEEPSPEED, FSDP, MEGATRON_LM, "
       .. "MULTI_GPU, NO and TP", kind)
   end
-  if kind ~= "MEGATRON_LM" then set_compiled(p, config, note) end
+  if kind ~= "MEGATRON_LM" then set_compiled(p, config, given, note) end
   if not given.seq then
     error_module.raise("format", "the training script states the length of sequences, not this file: give seq=N")
   end

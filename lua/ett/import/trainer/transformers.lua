@@ -221,14 +221,31 @@ local function loss_of(config, plugins, program)
   return linear and "linear" or alone and "fused" or nil
 end
 
+-- Kernels of Liger without the loss: the stack's field, Axolotl's names, and the names in liger_kernel_config.
+local of_liger = { { ":norm=fused", { "liger_rms_norm", "liger_layer_norm" }, { "rms_norm" } },
+  { ":rope=1", { "liger_rope" }, { "rope" } },
+  { ":gated_mlp=1", { "liger_glu_activation", "liger_swiglu" }, { "swiglu", "geglu" } } }
+
+--- Fields of the stack for Liger's kernels. Axolotl's plugin takes those that the file names (integrations/liger:
+--- args.py, plugin.py), and the switch of Transformers all that liger_kernel_config does not exclude.
+local function liger_kernels(config, plugins)
+  local all, text = is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel"), ""
+  local changed = config("", "liger_kernel_config", {})
+  for _, kernel in ipairs(of_liger) do
+    local has = all
+    for _, name in ipairs(kernel[3]) do has = has and changed[name] ~= false end
+    if plugins:find "Liger" then has = is_on(config, table.unpack(kernel[2])) or has end
+    if has then text = text .. kernel[1] end
+  end
+  return text
+end
+
 --- The stack: fused kernels of Liger, and the kernel of attention.
-local function stack_of(stack, config, program, note)
+local function stack_of(stack, config, given, program, note)
   local plugins = config("", "plugins", {}, "string")
   plugins = type(plugins) == "table" and table.concat(plugins, " ") or plugins
-  if is_on(config, "torch_compile") then stack = stack .. compiled(note, "torch_compile") end
-  if is_on(config, "use_liger_kernel", "use_liger", "enable_liger_kernel") or plugins:find "Liger" then
-    stack = stack .. ":norm=fused:rope=1:gated_mlp=1"
-  end
+  if is_on(config, "torch_compile") then stack = stack .. compiled(note, "torch_compile", given) end
+  stack = stack .. liger_kernels(config, plugins)
   local loss = loss_of(config, plugins, program)
   if loss then stack = stack .. ":cross_entropy=" .. loss end
   local attention = config("", "attn_implementation", config("", "flash_attn", config("", "attention", "")))
@@ -312,7 +329,7 @@ function transformers.plan(config, given, model, note, assume)
     end
     p.overlap_gradients, p.stack = (p.dp or 1) > 1, "transformers" -- DistributedDataParallel
   end
-  p.stack = stack_of(p.stack, config, program, note)
+  p.stack = stack_of(p.stack, config, given, program, note)
   lora(p, config, given, program, model, note)
   set_states(p, config, program, is_sharded or p.lora_rank or given.lora_rank, note, assume)
   local packs = config("", "stage", "sft") == "pt" or next((config("", "pretraining_dataset", {}))) ~= nil
