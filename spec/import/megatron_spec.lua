@@ -544,11 +544,15 @@ describe("Megatron-LM's flags", function()
     assert.equal(12, read(small .. "--bf16 --optimizer fusedadamw", { dp = 1 }).plan.optimizer_bytes)
     run = read(small .. "--bf16 --optimizer dist_muon --perform-rl-step", { dp = 1 })
     local notes = table.concat(run.model.notes, "\n")
-    assert.same({ 12, "muon", 5, "blockwise", 1, true }, { run.plan.optimizer_bytes, run.plan.optimizer,
-      run.plan.muon_steps, run.plan.muon_tensor, run.plan.zero, run.plan.gradient_all_reduce })
+    assert.same({ 12, "muon", 5, 1, true }, { run.plan.optimizer_bytes, run.plan.optimizer,
+      run.plan.muon_steps, run.plan.zero, run.plan.gradient_all_reduce })
     p = read(small .. "--bf16 --optimizer muon --muon-num-ns-steps 7 --muon-tp-mode duplicated --muon-momentum 0.9",
-      { dp = 1 }).plan
+      { dp = 1, tp = 2 }).plan
     assert.same({ 7, "duplicated", 0 }, { p.muon_steps, p.muon_tensor, p.zero })
+    for mode, given in pairs { duplicated = { dp = 2 }, blockwise = { dp = 2, zero = 0 } } do -- fields with an effect
+      run = read(small .. "--bf16 --optimizer dist_muon --muon-tp-mode " .. mode, given)
+      assert.same({}, estimate.new({ model = run.model, plan = run.plan, cluster = "dgx_h100" }).warnings)
+    end
     assert.matches("--muon-tp-mode distributed is modelled as blockwise", table.concat(read(small
       .. "--bf16 --optimizer muon --muon-tp-mode distributed", { dp = 1 }).model.notes), 1, true)
     assert.matches("not modelled: --perform-rl-step", notes, 1, true)
@@ -1463,6 +1467,31 @@ describe("a plan as Megatron-LM's flags", function()
       .step_seconds)
     local latent = read(text .. " --multi-latent-attention", { dp = 1 }).model.hyper
     assert.is_nil(latent.qk_l2_norm)
+  end)
+
+  it("reads back Muon, and lists what Megatron-LM refuses with it", function()
+    local model, apart = model_module.new "llama3-8b", { overlap_gradients = false, overlap_parameters = false }
+    for fields, missing in pairs { [{ zero = 0 }] = "", [{ zero = 1, gradient_all_reduce = true }] = "",
+      [{ zero = 1 }] = "gradient_all_reduce = false: Megatron-LM all-reduces gradients with dist_muon",
+      [{ zero = 1, gradient_all_reduce = true, overlap_gradients = true }] = "overlap_gradients or overlap_parameters: "
+        .. "older releases of Megatron-LM refuse them with Muon",
+      [{ zero = 1, gradient_all_reduce = true, optimizer = "adam" }] = "gradient_all_reduce = true: Megatron-LM does "
+        .. "so with dist_muon alone",
+      [{ zero = 1, gradient_all_reduce = true, optimizer_bytes = 8 }] = "optimizer_bytes = 8: Megatron-LM needs the "
+        .. "distributed optimizer (zero = 1), which it refuses with Muon" } do
+      local plan = require "ett.base.merged"({ seq = 512, micro_batches = 2, tp = 2, dp = 4, stack = "megatron",
+        optimizer = "muon", muon_steps = 4, muon_tensor = "duplicated" }, apart, fields)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      local text, left_out = export.text("megatron", model, e.plan)
+      assert.equal(missing, table.concat(left_out, "; "))
+      local run = read(text)
+      if missing == "" then
+        assert.is_nil(text:find "distributed")
+        local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+        assert.same({ e.step_seconds, e.memory_bytes }, { again.step_seconds, again.memory_bytes })
+        assert.same({}, again.warnings)
+      end
+    end
   end)
 
   it("reads back with its devices and its stack", function()

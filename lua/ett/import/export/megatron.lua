@@ -178,8 +178,9 @@ local precisions = { fp8 = { "hybrid", "tensorwise" }, fp8_block = { "hybrid", "
 local function states(p, short, add, leave_out)
   local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
   local narrow = usual == 12 and (p.optimizer_bytes == 8 or short and p.optimizer_bytes == 6)
-  if narrow and p.zero == 0 then
-    leave_out("optimizer_bytes = %g: Megatron-LM needs the distributed optimizer (zero = 1)", p.optimizer_bytes)
+  if narrow and (p.zero == 0 or p.optimizer == "muon") then
+    leave_out("optimizer_bytes = %g: Megatron-LM needs the distributed optimizer (zero = 1)%s", p.optimizer_bytes,
+      p.zero > 0 and ", which it refuses with Muon" or "")
   elseif narrow then
     add("use-precision-aware-optimizer", true)
     if not (short and p.optimizer_bytes == 8) then add("exp-avg-dtype", "bf16") end
@@ -385,10 +386,30 @@ end
 local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
 local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 
+-- Muon. arguments.py refuses it with the distributed optimizer and with FSDP; dist_muon shards its states.
+local function muon_flags(p, add, leave_out)
+  add("optimizer", p.zero == 1 and "dist_muon" or "muon")
+  add("muon-num-ns-steps", p.muon_steps)
+  add("muon-tp-mode", p.tp > 1 and p.muon_tensor)
+  if p.zero == 1 and not p.gradient_all_reduce and p.dp * p.cp > 1 then
+    leave_out "gradient_all_reduce = false: Megatron-LM all-reduces gradients with dist_muon"
+  elseif p.zero > 1 then
+    leave_out("zero = %d: Megatron-LM refuses it with Muon", p.zero)
+  end
+  if p.overlap_gradients or p.overlap_parameters then
+    leave_out "overlap_gradients or overlap_parameters: older releases of Megatron-LM refuse them with Muon"
+  end
+end
+
 -- Sharded states, their place, and the overlap of their messages.
 local function shards(p, add, leave_out)
+  local muon = p.optimizer == "muon"
+  if muon then muon_flags(p, add, leave_out) end
+  if p.gradient_all_reduce and not (muon and p.zero == 1) then
+    leave_out "gradient_all_reduce = true: Megatron-LM does so with dist_muon alone"
+  end
   -- arguments.py: older releases also require the distributed optimizer with FSDP.
-  add("use-distributed-optimizer", p.zero > 0)
+  add("use-distributed-optimizer", p.zero > 0 and not muon)
   local ranks = p.dp * p.cp
   if p.zero > 0 and p.shard and p.shard < ranks then add("num-distributed-optimizer-instances", ranks // p.shard) end
   if p.zero > 1 then
@@ -485,9 +506,9 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  capacity_factor cp_ulysses deduplicate_tokens fused_accumulation interleave_group mtp_slice offload_optimizer
-  overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity rank_order recompute_layer_ids
-  recompute_layers recompute_method recompute_modules shard split vp]]
+  capacity_factor cp_ulysses deduplicate_tokens fused_accumulation gradient_all_reduce interleave_group mtp_slice
+  muon_steps muon_tensor offload_optimizer optimizer overlap_all_to_all overlap_sends overlap_tensor pad_to_capacity
+  rank_order recompute_layer_ids recompute_layers recompute_method recompute_modules shard split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

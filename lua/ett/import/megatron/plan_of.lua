@@ -72,16 +72,17 @@ end
 
 --- Muon. Its distributed form all-reduces gradients, updates whole matrices on their owners and gathers weights
 --- (layer_wise_optimizer.py). `distributed` of --muon-tp-mode sums small products instead of gathering matrices.
-local function set_muon(p, args)
+local function set_muon(p, args, given)
   if optimizer_of(args) ~= "muon" then return end
   p.optimizer, p.muon_steps = "muon", args:number("muon-num-ns-steps", 5)
-  p.muon_tensor = args:choice("muon-tp-mode", "blockwise", { blockwise = "blockwise", duplicated = "duplicated",
+  local mode = args:choice("muon-tp-mode", "blockwise", { blockwise = "blockwise", duplicated = "duplicated",
     distributed = "blockwise" })
+  if (given.tp or p.tp) > 1 then p.muon_tensor = mode end
   if args:text("muon-tp-mode", "") == "distributed" then
     args:note "--muon-tp-mode distributed is modelled as blockwise, without its sums over tensor ranks"
   end
   if p.zero < 2 and (args:text("optimizer", "") == "dist_muon" or p.zero == 1) then
-    p.zero, p.gradient_all_reduce = 1, true
+    p.zero, p.gradient_all_reduce = 1, given.zero ~= 0 or nil
   end
 end
 
@@ -556,7 +557,7 @@ return function(args, hyper, given, stack)
   set_pipeline(p, args, hyper.layers, given)
   set_recompute(p, args, hyper.layers + (hyper.mtp_layers or 0), given)
   local sharded = set_sharding(p, args, given)
-  set_muon(p, args)
+  set_muon(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
   set_overlaps(p, args)
