@@ -58,7 +58,7 @@ ett: sweep: pp=0..4 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 
 $ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=2..6..2 --csv | cut -d, -f1-3 | sort >new.steps; ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=2,4,6 --csv | cut -d, -f1-3 | sort | cmp - new.steps && wc -l <new.steps
 4
 
-$ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 micro_batches=12 seq=1Ki..4Ki --csv | cut -d, -f6 | sort -n | xargs
+$ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 micro_batches=12 seq=1Ki..4Ki --csv | cut -d, -f8 | sort -n | xargs
 seq 1024 2048 4096
 
 $ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1 1..4,8; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done

@@ -85,6 +85,8 @@ describe("the page of a search", function()
     assert.equal(math.min(30, #s.rows), seen)
     assert.near(s.rows[1].step_seconds, rows[data.best_places[1] + 1].step_seconds, s.rows[1].step_seconds * 1e-4)
     assert.equal(s.best.estimate.step_seconds, data.best.step_seconds)
+    assert.equal("yes", data.best.fits)
+    for _, n in ipairs(data.best.neighbours) do assert.equal("yes", n.fits) end
     assert.is_true(#data.best.wide > 0) -- the stack was not named
     assert.same({ table.unpack(data.best.wide) }, { table.unpack(s.best.estimate.wide_because) })
     local found = false

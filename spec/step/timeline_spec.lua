@@ -847,6 +847,12 @@ describe("the page of a step", function()
     assert.equal("compute", groups[2].lanes[1].resource)
     assert.equal(groups[1].lanes[1].id, groups[2].lanes[1].like)
     assert.is_true(#page.data.sensitivity > 10)
+    e.fits, e.fit_percent = false, 8.4 -- of rows of faster hardware, too
+    page = require("ett.step.page").new(e, what)
+    assert.equal("8 %", page.data.fits)
+    local fits = {}
+    for _, row in ipairs(page.data.sensitivity) do fits[row.kind == "rate" and "rate" or row.fits] = row.fits end
+    assert.same({ rate = "8 %", yes = "yes" }, fits)
     e = make(dense, { dp = 2, micro_batches = 2, stack = "torchtitan" })
     for _, row in ipairs(require("ett.step.page").new(e).data.plan) do
       if row[1] == "overlap_gradients" then assert.same({ "true", true }, { row[2], row[4] }) end

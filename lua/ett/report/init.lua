@@ -266,7 +266,7 @@ function report.estimate(e)
   if e.mfu_percent then rows[#rows + 1] = { "MFU", ("%.1f %%"):format(e.mfu_percent) } end
   rows[#rows + 1] = { "bubble", ("%.1f %% of the pipeline"):format(e.bubble_percent) }
   rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device%s"):format(gigabytes(e.memory_bytes),
-    gigabytes(e.memory_limit_bytes), e.fits and "" or (": does not fit, %s GB too much"):format(
+    gigabytes(e.memory_limit_bytes), e.fits and "" or (": the estimate exceeds the memory by %s GB"):format(
       gigabytes(e.memory_bytes - e.memory_limit_bytes))) }
   if e.fit_advice then rows[#rows + 1] = { "", e.fit_advice } end
   if e.host_bytes > 0 then

@@ -111,8 +111,8 @@ local function changes(p, model)
   return list
 end
 
---- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits = } each, the fastest first;
---- invalid ones name the violated rule.
+--- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits =, fit_percent = } each, the
+--- fastest first; invalid ones name the violated rule.
 local function neighbours(given, e, limit, shared)
   local list, all = {}, changes(e.plan, given.model)
   local rows = share.each(shared, #all, function(i)
@@ -122,6 +122,7 @@ local function neighbours(given, e, limit, shared)
     if own then
       row.step_seconds, row.memory_bytes = own.step_seconds, own.memory_bytes
       row.percent, row.fits = 100 * (own.step_seconds / e.step_seconds - 1), own.memory_bytes <= limit
+      row.fit_percent = own.fit_percent
     end
     return row
   end)

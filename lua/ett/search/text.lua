@@ -204,12 +204,16 @@ local function add_best(lines, s)
   for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
 end
 
+-- Neighbours that fit have no text.
+local fit_text = { yes = "", no = ", does not fit" }
+
 local function add_neighbours(lines, s, limit)
   local rows = {}
   for _, n in ipairs(s.best.neighbours) do
     if n.step_seconds and #rows < limit then
       rows[#rows + 1] = { "  " .. n.change, time_text(n.step_seconds), ("%+.1f %%"):format(n.percent),
-        ("%.1f GB%s"):format(n.memory_bytes / 1e9, n.fits and "" or ", does not fit") }
+        ("%.1f GB%s"):format(n.memory_bytes / 1e9, fit_text[memory.answer(n.fits, n.fit_percent / 100)]
+          or (", fits with a chance of %.0f %%"):format(n.fit_percent)) }
     end
   end
   lines[#lines + 1] = ""

@@ -6,6 +6,8 @@ local columns = require "ett.search.page.columns"
 local explain = require "ett.search.explain"
 local host = require "ett.host"
 local json = require "ett.json"
+local memory = require "ett.step.memory"
+local merged = require "ett.base.merged"
 local pages = require "ett.report.page"
 local schema = require "ett.base.schema"
 local sure = require "ett.search.sure"
@@ -45,10 +47,10 @@ end
 local function detail_of(e)
   local parts, list = explain.parts(e), {}
   for i, name in ipairs(explain.part_order) do list[i] = parts[name] end
-  local memory = {}
-  for i, line in ipairs(e.memory or {}) do memory[i] = json.array { line.name, line.bytes } end
+  local kinds = {}
+  for i, line in ipairs(e.memory or {}) do kinds[i] = json.array { line.name, line.bytes } end
   return { parts = json.array(list), low = e.low_seconds, high = e.high_seconds, mfu = e.mfu_percent,
-    memory = json.array(memory), plan = words.plan(e.plan) }
+    memory = json.array(kinds), plan = words.plan(e.plan) }
 end
 
 --- Adds the sources of a cluster: its own, its device's, its links' and its price's.
@@ -103,21 +105,24 @@ local function best_of(s, model)
   local e = x.estimate
   local neighbours = {}
   for _, n in ipairs(x.neighbours) do
-    if n.step_seconds and #neighbours < 12 then neighbours[#neighbours + 1] = n end
+    if n.step_seconds and #neighbours < 12 then
+      neighbours[#neighbours + 1] = merged(n, { fits = memory.answer(n.fits, n.fit_percent / 100) })
+    end
   end
-  local memory, notes = {}, {}
+  local kinds, notes = {}, {}
   for i, line in ipairs(e.memory or {}) do
-    memory[i] = { name = line.name, bytes = line.bytes, source = line.source }
+    kinds[i] = { name = line.name, bytes = line.bytes, source = line.source }
   end
   for _, list in ipairs { e.warnings, e.notes } do
     for _, text in ipairs(list or {}) do notes[#notes + 1] = text end
   end
   return { step_seconds = e.step_seconds, low_seconds = e.low_seconds, high_seconds = e.high_seconds,
     interval_percent = e.interval_percent, mfu_percent = e.mfu_percent, memory_bytes = e.memory_bytes,
-    memory_limit_bytes = e.memory_limit_bytes, tokens_per_second = e.tokens_per_second, devices = e.devices,
+    memory_limit_bytes = e.memory_limit_bytes, fits = memory.answer(e.fits, e.fit_percent / 100),
+    tokens_per_second = e.tokens_per_second, devices = e.devices,
     device = e.device, cluster = e.cluster, bottleneck = x.bottleneck, parts = x.part_seconds,
     gains = json.array(x.gains),
-    neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
+    neighbours = json.array(neighbours), memory = json.array(kinds), notes = json.array(notes),
     wide = e.wide_because,
     plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
     sure = json.array(s.sure and sure.sentences(s.sure, "plan") or {}),

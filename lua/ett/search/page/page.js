@@ -193,7 +193,7 @@ function summary() {
     el("p", {}, "The best plan of ", el("b", {}, best.model), " (" + (best.parameters / 1e9).toFixed(2) + " B parameters) on " + show(best.devices) + " x " + best.device + " (" + best.cluster + ") takes ",
       el("b", {}, seconds(best.step_seconds)), " per step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "
       + show(Math.round(best.tokens_per_second)) + " tokens per second" + (best.mfu_percent ? ", MFU " + best.mfu_percent.toFixed(1) + " %" : "") + ", "
-      + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is " + (data.interrupted ? "the best so far of an interrupted search, after " : "the optimum of ") + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
+      + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device (fits: " + best.fits + "). It is " + (data.interrupted ? "the best so far of an interrupted search, after " : "the optimum of ") + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
     best.sure.length ? el("p", {}, best.sure.map(s => s[0].toUpperCase() + s.slice(1) + ".").join(" ")) : "",
     el("p", { class: "command" }, best.plan),
     el("div", { class: "columns" },
@@ -201,7 +201,7 @@ function summary() {
         { key: "share", title: "of the step", as: v => percent(v) }, { key: "gain", title: "if 10 % faster", as: v => missing(v) ? "" : "−" + percent(v) }],
         data.part_names.filter(n => best.parts[n] > 0).map(n => ({ name: partTitles[n], seconds: best.parts[n], share: best.parts[n] / total, gain: gain[n] })))),
       el("div", {}, el("h3", {}, "Plans with one field changed"), table([{ key: "change", title: "change", text: true, as: String }, { key: "percent", title: "step", as: v => (v > 0 ? "+" : "") + v.toFixed(1) + " %" },
-        { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }, { key: "fits", title: "fits", as: v => v ? "yes" : "no" }], best.neighbours.slice(0, 8))),
+        { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }, { key: "fits", title: "fits", as: String }], best.neighbours.slice(0, 8))),
       el("div", {}, el("h3", {}, "Memory of the fullest device"), table([{ key: "name", title: "kind", text: true, as: String }, { key: "bytes", title: "bytes", as: v => bytes(v) },
         { key: "source", title: "from", text: true, as: v => v || "" }], best.memory))),
     el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)), best.wide.map(w => el("li", {}, "The interval is wide: " + w + ".")),
@@ -214,7 +214,7 @@ async function start() {
   await loadColumns();
   tiles([best && [seconds(best.step_seconds), "best step"], best && [seconds(best.low_seconds, 3) + " – " + seconds(best.high_seconds, 3), best.interval_percent + " % interval"],
     best && [show(Math.round(best.tokens_per_second)), "tokens per second"], best && best.mfu_percent && [best.mfu_percent.toFixed(1) + " %", "MFU"],
-    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.bottleneck] || best.bottleneck, "bottleneck"]]);
+    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3) + ", fits: " + best.fits], [show(data.plans), "layouts searched"], best && [partTitles[best.bottleneck] || best.bottleneck, "bottleneck"]]);
   main.querySelector(".tiles").classList.add("screen");
   scatter();
   const side = screenSection("Side by side", legend(data.part_names.map(n => [partTitles[n], partColors[n]])), compared);

@@ -151,11 +151,12 @@ function page.new(e, what)
     scripts = { "lanes", "charts", host.root .. "/lua/ett/step/page/page.js" } }
   local data = p.data
   for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "interval_percent", "tokens_per_second",
-    "tokens_per_second_per_device", "mfu_percent", "bubble_percent", "memory_bytes", "memory_limit_bytes", "fits",
+    "tokens_per_second_per_device", "mfu_percent", "bubble_percent", "memory_bytes", "memory_limit_bytes",
     "dollars_per_step", "dollars_per_billion_tokens", "run_tokens", "run_days", "run_dollars", "idle_percent",
     "kwh_per_step", "low_kwh_per_step", "high_kwh_per_step" } do
     data[name] = e[name]
   end
+  data.fits = memory.answer(e.fits, e.fit_percent / 100) -- yes, no, or the chance
   add_timeline(p, e)
   add_breakdown(data, e)
   add_stages(data, e)

@@ -5,7 +5,7 @@ tiles([
   [show(Math.round(data.tokens_per_second)), "tokens/s (" + show(data.tokens_per_second_per_device) + " per device)"],
   !missing(data.mfu_percent) && [data.mfu_percent.toFixed(1) + " %", "MFU"],
   [data.bubble_percent.toFixed(1) + " %", "bubble of the pipeline"],
-  [bytes(data.memory_bytes, 3), (data.fits ? "of " : "does not fit: ") + bytes(data.memory_limit_bytes, 3) + " on the fullest device"],
+  [bytes(data.memory_bytes, 3), "of " + bytes(data.memory_limit_bytes, 3) + " on the fullest device, fits: " + data.fits],
   !missing(data.dollars_per_billion_tokens) && [show(data.dollars_per_billion_tokens), "dollars per billion tokens"],
   !missing(data.low_kwh_per_step) && [data.kwh_per_step.toPrecision(3) + " kWh", "per step, " + data.interval_percent
     + " % range " + data.low_kwh_per_step.toPrecision(3) + " – " + data.high_kwh_per_step.toPrecision(3)],
@@ -32,7 +32,7 @@ if (data.sensitivity && data.sensitivity.length) {
   const columns = [{ key: "text", title: "change", text: true, as: String }, { key: "saved", title: "slower | faster", as: barOf },
     { key: "saved", title: "step", as: v => (v > 0 ? "−" : "+") + (100 * Math.abs(v)).toFixed(1) + " %" },
     { key: "seconds", title: "new step", as: v => seconds(v) }, { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) },
-    { key: "fits", title: "fits", as: v => v ? "yes" : "no" }];
+    { key: "fits", title: "fits", as: String }];
   const rates = data.sensitivity.filter(r => r.kind === "rate"), plans = data.sensitivity.filter(r => r.kind === "plan");
   main.append(el("div", { class: "columns" },
     el("section", {}, el("h2", {}, "What would help: changes of the plan"), plans.length ? table(columns, plans) : "No change of one field is possible.",

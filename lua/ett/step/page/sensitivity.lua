@@ -1,6 +1,7 @@
 --- The most effective changes of a step: each rate increased by 10 %, and each plan field changed.
 local by = require "ett.base.by"
 local fields = require "ett.plan.fields"
+local memory = require "ett.step.memory"
 local merged = require "ett.base.merged"
 local schedules = require "ett.plan.schedules"
 local times_module = require "ett.step.times"
@@ -47,7 +48,7 @@ local function changes(p)
 end
 
 --- Rows sorted by their gain: { { kind = "rate" | "plan", text =, seconds =, saved = (share of the step), memory_bytes
---- =, fits = } }.
+--- =, fits = (yes, no, or the chance) } }.
 ---@param e table the estimate
 ---@param what table the argument of estimate.new
 function sensitivity.of(e, what)
@@ -55,7 +56,7 @@ function sensitivity.of(e, what)
   local function add(kind, text, seconds, of)
     if math.abs(seconds / e.step_seconds - 1) > 1e-6 then
       rows[#rows + 1] = { kind = kind, text = text, seconds = seconds, saved = 1 - seconds / e.step_seconds,
-        memory_bytes = of.memory_bytes, fits = of.fits }
+        memory_bytes = of.memory_bytes, fits = memory.answer(of.fits, of.fit_percent / 100) }
     end
   end
   local cluster = what.cluster
