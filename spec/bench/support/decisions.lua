@@ -47,7 +47,7 @@ function decisions.kind(a, b)
     if kind ~= "" and other ~= "" and other ~= kind then return "several" end
     kind = kind == "" and other or kind
   end
-  return kind == "" and "devices" or kind
+  return kind == "" and "devices, batch" or kind
 end
 
 --- One pair: its group and kind, whether the order is right, the error of the ratio, and the chance that ett states.
