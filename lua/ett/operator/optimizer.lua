@@ -100,8 +100,8 @@ function optimizer.matrices(op, s, parts)
   if op.family ~= "gemm" or not (s.in_features and s.out_features) then return {} end
   local sum, list = 0, {}
   for _, width in ipairs(parts or {}) do sum = sum + width end
-  for i, width in ipairs(sum == s.out_features and parts or { s.out_features }) do
-    list[i] = { rows = width, cols = s.in_features, count = s.batch or 1 }
+  for _, width in ipairs(sum == s.out_features and parts or { s.out_features }) do
+    if width > 0 then list[#list + 1] = { rows = width, cols = s.in_features, count = s.batch or 1 } end
   end
   return list
 end

@@ -130,8 +130,8 @@ local function predicted(e)
     tensor_seconds = 0, pipeline_seconds = 0, data_seconds = 0, other_traffic_seconds = 0,
     step_seconds = e.step_seconds }
   for _, line in ipairs(e.operators) do
-    if line.name == "optimizer" then
-      v.optimizer_seconds = line.seconds
+    if line.name == "optimizer" or line.name == "newton_schulz" then
+      v.optimizer_seconds = (v.optimizer_seconds or 0) + line.seconds
     elseif is_product(line.name) then
       v.compute_seconds = v.compute_seconds + line.seconds
       if line.name == "lm_head" then v.vocabulary_seconds = line.seconds end
@@ -139,7 +139,7 @@ local function predicted(e)
       v.other_seconds = v.other_seconds + line.seconds
     end
   end
-  local groups = { tp = "tensor_seconds", pp = "pipeline_seconds", dp = "data_seconds" }
+  local groups = { tp = "tensor_seconds", pp = "pipeline_seconds", dp = "data_seconds", ["dp momenta"] = "data_seconds" }
   for _, line in ipairs(e.collectives) do
     local field = groups[line.group] or "other_traffic_seconds"
     v[field] = v[field] + line.seconds

@@ -68,7 +68,8 @@ local function whole_steps(step, given, write, between)
 end
 
 --- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
---- rate is unknown. The interval of checkpoints is at most the run: the last one is at its end.
+--- rate is unknown. Checkpoints of Muon count two moments of each matrix, one more than it has. The interval of
+--- checkpoints is at most the run: the last one is at its end.
 ---@param step number? mean seconds of a step; nil: the largest goodput of any step and checkpoint_every_seconds
 ---@param steps integer? steps of the run
 ---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,

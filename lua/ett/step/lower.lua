@@ -485,7 +485,7 @@ local function id_of_operator(state, item)
 end
 
 --- Programs of one data type share an operation if it depends on nothing else than its shape, its routed share of the
---- rows, and the buffer of its weight gradient.
+--- rows, and the buffer of its weight gradient. Muon's iterations also depend on the ranks that gather a matrix.
 ---@return table<string, table>? known operations of the operator by key; nil: the operation is not shared
 ---@return string? key
 ---@return integer? shape, number? bytes of cached_gradient
@@ -496,7 +496,7 @@ local function known_of(state, item, id, place)
     shape, bytes = cached_gradient(state, s, (weights + 0.0) * state.width)
     id = ("%s c%d %s"):format(id, shape, bytes > 0)
   end
-  if item.frozen or s.tied then return nil, nil, shape, bytes end
+  if item.frozen or s.tied or state.plan.optimizer == "muon" then return nil, nil, shape, bytes end
   local share = routed_share(item, state.configuration)
   if share ~= 1 then id = ("%s r%.17g"):format(id, share) end
   local known = state.known[op]
@@ -759,18 +759,13 @@ function lower.key(p, placement, key_of)
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
--- The fields of the optimizer as text.
-local function key_of_optimizer(p)
-  return p.optimizer == "muon" and ("muon %d %s"):format(p.muon_steps, p.muon_tensor) or "adam"
-end
-
--- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, optimizer, operator and key
--- (id_of_operator); `newton`: by optimizer, the provenance of its times; `ways`: by data type, operator and key of
--- way_of; `placement` of the cluster; whether its reductions block.
+-- What lowering keeps between programs; it belongs to `times`. `operations`: by data type, operator and key
+-- (id_of_operator); `ways`: by data type, operator and key of way_of; `placement` of the cluster; whether its
+-- reductions block.
 local function kept_of(times)
   local kept = rawget(times, "lowered") -- a view of times has its own
   if not kept then
-    kept = { operations = {}, ways = {}, newton = {}, placement = cluster_module.placement(times.cluster),
+    kept = { operations = {}, ways = {}, placement = cluster_module.placement(times.cluster),
       blocking_reductions = network_tiers.of(times.cluster)[1].blocking_reductions ~= nil }
     rawset(times, "lowered", kept)
   end
@@ -947,8 +942,8 @@ local function describe(model, p, times, placed)
   local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
-    topologies = {}, send_topologies = {}, groups = {}, newton = table_at(kept.newton, key_of_optimizer(p)),
-    known = table_at(table_at(kept.operations, p.dtype), key_of_optimizer(p)),
+    topologies = {}, send_topologies = {}, groups = {}, newton = {},
+    known = table_at(kept.operations, p.dtype),
     ways = table_at(kept.ways, p.dtype), hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     shares_gradients = times.stack and times.stack.cached_gradients and fields.fuses_accumulation(p, times.stack),
     tensors = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
