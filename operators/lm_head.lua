@@ -1,11 +1,10 @@
 --- Projection to the vocabulary, column-parallel. A tied head has no parameters beyond the embedding's.
 local gemm = require "ett.operator.gemm"
 local loss = require "ett.operator.loss"
-local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel", unquantised = true,
-  chunk = loss.chunk, repeats = loss.repeats }
+  chunk = loss.chunk, repeats = loss.repeats, working_bytes = loss.head_bytes }
 
 op.schema = { tokens = "count", in_features = "count", out_features = "count", bias = "natural?",
   stored_tokens = "count?", batch = "count?", tied = "natural?" }
@@ -18,13 +17,6 @@ end
 
 --- Model FLOPs count the vocabulary without padding rows.
 function op.model_flops(s, c) return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp) end
-
---- The gradient of the input, and the gathered input. The gradient of the logits reuses the memory that the loss
---- stored.
-function op.working_bytes(s, dtype)
-  local shards = s.stored_tokens and s.stored_tokens < s.tokens and 2 or 1
-  return memory.width(dtype) * (s.tokens + 0.0) * s.in_features * shards
-end
 
 function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end
 

@@ -6,7 +6,7 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "mtp_head", summary = "shared projection to the vocabulary, multi-token prediction",
   unquantised = true,
-  chunk = loss.chunk, repeats = loss.repeats }
+  chunk = loss.chunk, repeats = loss.repeats, working_bytes = loss.head_bytes }
 
 -- tied: the head's weights are the embedding's.
 op.schema = merged(gemm.schema, { tied = "natural?" })

@@ -211,11 +211,12 @@ describe("the loss", function()
   end)
 
   it("holds no logits if a kernel computes them with the head, in chunks or again", function()
-    local function run(loss, plan)
+    local function run(loss, plan, hyper)
       local lines = {}
       local e = estimate.new { cluster = "dgx_h100", plan = merged({ seq = 2048, micro_batches = 1,
         stack = "transformers:kept_logits=4:cross_entropy=" .. loss }, plan or {}),
-        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }) }
+        model = model_module.new("llama", merged({ layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 },
+          hyper or {})) }
       for _, list in ipairs { e.memory, e.operators } do
         for _, line in ipairs(list) do lines[line.name] = line end
       end
@@ -232,6 +233,14 @@ describe("the loss", function()
     -- At work beyond the gradient of weight and input: the product in 16 bits and in fp32, and the logits of a chunk.
     assert.near(6 * 1024 * 32000 + 2 * 64 * 32000,
       linear["largest operator at work"].bytes - again["largest operator at work"].bytes, 1)
+    -- 64 chunks of 32 tokens: the host launches a product forward, and two products, a cast and a sum backward.
+    local narrow = { hidden = 256, ffn = 704 }
+    local slow, short = run("linear", {}, narrow), run("fused", {}, narrow)
+    local launches, device = 64 * 5 * 4e-5, slow.lm_head.seconds + slow.gradient_accumulation.seconds
+    assert.near(launches - device, slow.host.seconds - short.host.seconds, 0.1 * (launches - device))
+    -- The products of multi-token prediction hold no gradient of all logits either.
+    assert.equal(run("linear")["largest operator at work"].bytes,
+      run("linear", {}, { mtp_layers = 1 })["largest operator at work"].bytes)
     -- A frozen head has no gradient to add.
     local lora, usual = run("linear", { lora_rank = 8 }), run("fused", { lora_rank = 8 })
     assert.equal(usual.gradient_accumulation.seconds, lora.gradient_accumulation.seconds)

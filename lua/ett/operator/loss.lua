@@ -4,6 +4,8 @@
 --                of input and weight (liger_kernel/ops/fused_linear_cross_entropy.py)
 --   recomputed   Apple's Cut Cross-Entropy (arXiv 2411.09009), Megatron-Core's `--cross-entropy-fusion-impl linear`:
 --                one kernel keeps logits in registers, and the backward pass computes them again
+local memory = require "ett.operator.memory"
+
 local loss = {}
 
 loss.kernels = { linear = true, recomputed = true }
@@ -34,6 +36,13 @@ end
 function loss.working_bytes(part, width, is_frozen)
   local weights = is_frozen and 0 or part.in_features * part.out_features
   return width * (part.tokens + 0.0) * part.out_features + (width + 4.0) * weights
+end
+
+--- Bytes at work in a head, with every loss: the gradient of the input, and the gathered input. The gradient of the
+--- logits reuses the memory that the loss stored.
+function loss.head_bytes(s, dtype)
+  local shards = s.stored_tokens and s.stored_tokens < s.tokens and 2 or 1
+  return memory.width(dtype) * (s.tokens + 0.0) * s.in_features * shards
 end
 
 --- Whether the backward pass of a head runs its forward product again.

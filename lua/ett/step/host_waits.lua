@@ -100,10 +100,11 @@ local function gathering(state, o, n, launch)
 end
 
 --- Launches of one run of an operation. An operator with `joins` has no host cost of its own: the other operator's
---- includes it. Experts compute with the local parts of their weights (torchtitan, models/moe.py: to_local).
+--- includes it. Experts compute with the local parts of their weights (torchtitan, models/moe.py: to_local). A head in
+--- chunks has the launches of each chunk.
 local function launches_of(o, launch)
   if not o.operator or o.experts then return o.launches or 1 end
-  return o.operator.joins and 0 or o.operator.parameters and launch.sharded or 1
+  return o.operator.joins and 0 or (o.chunks or 1) * (o.operator.parameters and launch.sharded or 1)
 end
 
 --- Seconds in which the host launches n forward runs of an operation, and the seconds of routing launches.

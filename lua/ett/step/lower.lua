@@ -351,7 +351,7 @@ local function reused_parameters(op, s) return op.reused_parameters and op.reuse
 --- The times of an item in both passes, and the launches of the second. A head that runs in chunks (`chunk` of the
 --- operator) takes the time of all chunks. Their gradients count as the backward pass, though Liger computes them in
 --- the forward pass.
----@return table forward, table? backward, integer launches, table? part shape of one chunk
+---@return table forward, table? backward, integer launches of a chunk, table? part shape of a chunk, integer? chunks
 local function times_of(state, item)
   local op, p, stack = item.operator, state.plan, state.software
   local part, count
@@ -366,7 +366,7 @@ local function times_of(state, item)
     return sum
   end
   local backward, launches = frozen.backward(state.times, merged(item, { shape = part }), p, nil, stack)
-  return whole(state.times:operator(op, part, p.dtype, "forward")), whole(backward), launches, part
+  return whole(state.times:operator(op, part, p.dtype, "forward")), whole(backward), launches, part, count
 end
 
 -- The shape of a matrix that tensor ranks share, before they split it.
@@ -411,7 +411,7 @@ end
 local function operation_of(state, item, way, parameters, gradient)
   local op, p, s, again, dtype = item.operator, state.plan, item.shape, item.again, way.dtype
   local stack = state.software
-  local forward, backward, launches, part = times_of(state, item)
+  local forward, backward, launches, part, chunks = times_of(state, item)
   local activation = way.stores and op.activation_bytes(s, way.stored, stack, item.frozen) or 0
   -- An input that another product stores is one tensor.
   if item.inputs and not item.same_input then activation = item.inputs * op.activation_bytes(s, way.stored, stack) end
@@ -424,7 +424,7 @@ local function operation_of(state, item, way, parameters, gradient)
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     dtype = dtype, selective = way.selective, waits_again = way.waits_again, never_again = way.never_again,
     loss = way.loss, role = way.role,
-    forward = forward, backward = backward, backward_launches = launches, [way.weights] = parameters,
+    forward = forward, backward = backward, backward_launches = launches, chunks = chunks, [way.weights] = parameters,
     activation_bytes = activation,
     working_bytes = (backward and op.working_bytes
       and op.working_bytes(s, quantised.fp32_norms.is_wide(item) and "fp32" or dtype, stack) or 0)
@@ -716,20 +716,22 @@ local function add_accumulation(state, uses)
   known[key], uses[index] = state.operations[index], 1
 end
 
---- Adds what heads that run in chunks move to add up the gradients of their weights (ett.operator.loss).
+--- Adds what heads that run in chunks move to add up the gradients of their weights (ett.operator.loss). Two kernels
+--- serve each chunk: a cast and a sum.
 local function add_chunk_sums(state, items, uses)
-  local moved = 0.0
+  local moved, sums = 0.0, 0
   for _, item in ipairs(items) do
     local op = item.operator
     local part, count
     if op and op.chunk and not item.frozen then part, count = op.chunk(item.shape, state.software) end
     if part then
+      sums = sums + item.times * count
       moved = moved + item.times * count * losses.accumulated_bytes * part.in_features * part.out_features
     end
   end
   if moved <= 0 then return end
   uses[add_moving(state, { backward = moved }, { name = "gradient_accumulation", role = "alone", weight_share = 1,
-    backward_launches = 0 })] = 1
+    backward_launches = 2 * sums })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
