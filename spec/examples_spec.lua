@@ -43,6 +43,23 @@ describe("examples", function()
     local one = require("ett.step.estimate").new { model = require("ett.model").new "llama3-8b", plan = e.plan,
       cluster = "dgx_h100", interval = false }
     assert.near(4 / 3, e.model_flops_per_step / one.model_flops_per_step, 1e-9)
+    -- Stages send two streams of the same width from the reference, and one from the trained model.
+    local path = host.root .. "/examples/preference/with_reference.lua"
+    local function new(frozen)
+      return require("ett.model").new(path, require("ett.base.merged")({ layers = 2, hidden = 1024, heads = 16,
+        vocab = 4096 }, frozen))
+    end
+    local sent = {}
+    for i, layer in ipairs(new({}).layers) do sent[i] = layer.sends and layer.sends { seq = 512, hidden = 1024 } or 512 end
+    assert.same({ 512, 1024, 1024, 512, 512, 512 }, sent)
+    for fields, message in pairs { ["frozen_kv_heads 3"] = "frozen_kv_heads = 3 must divide frozen_heads = 16",
+      ["frozen_hidden 1000"] = "frozen_heads = 16 must divide frozen_hidden = 1000",
+      ["frozen_heads 6"] = "frozen_kv_heads = 16 must divide frozen_heads = 6" } do
+      local name, value = fields:match "(%S+) (%d+)"
+      local ok, err = pcall(new, { [name] = tonumber(value) })
+      assert.is_false(ok)
+      assert.is_truthy(tostring(err):find(message, 1, true), tostring(err))
+    end
   end)
 
   it("of the literature's architectures have the published sizes", function()
