@@ -50,7 +50,9 @@ describe("examples", function()
         vocab = 4096 }, frozen))
     end
     local sent = {}
-    for i, layer in ipairs(new({}).layers) do sent[i] = layer.sends and layer.sends { seq = 512, hidden = 1024 } or 512 end
+    for i, layer in ipairs(new({}).layers) do
+      sent[i] = layer.sends and layer.sends { seq = 512, hidden = 1024 } or 512
+    end
     assert.same({ 512, 1024, 1024, 512, 512, 512 }, sent)
     for fields, message in pairs { ["frozen_kv_heads 3"] = "frozen_kv_heads = 3 must divide frozen_heads = 16",
       ["frozen_hidden 1000"] = "frozen_heads = 16 must divide frozen_hidden = 1000",

@@ -586,6 +586,18 @@ describe("estimate", function()
     end
   end)
 
+  it("warns if tensor ranks share a head whose loss does not divide the vocabulary", function()
+    for loss, least in pairs { linear = 2, recomputed = 3 } do
+      for tp = 1, 2 do
+        local e = estimate.new { cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2, tp = tp,
+          stack = "transformers:cross_entropy=" .. loss },
+          model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+        local found = table.concat(e.warnings, "\n"):find("does not divide the vocabulary over tp = 2", 1, true)
+        assert.equal(tp >= least, found ~= nil)
+      end
+    end
+  end)
+
   it("costs the price of all devices for its duration", function()
     local priced = merged(cluster)
     priced.price_per_gpu_hour = 2.5

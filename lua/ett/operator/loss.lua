@@ -11,7 +11,8 @@ local loss = {}
 loss.kernels = { linear = true, recomputed = true }
 
 --- Bytes that each chunk moves for each weight of the head, beside its products: the product of the weight gradient is
---- cast to fp32 (6) and added to the 16-bit gradient (8), as Liger 0.6 to 0.8 do: grad_weight += mm(…).float().
+--- cast to fp32 (6) and added to the 16-bit gradient (8), as in Liger 0.7 and 0.8: grad_weight += mm(…).float().
+--- Liger of 2024, and again since linkedin/Liger-Kernel#1454 (September 2026), adds inside the product (torch.addmm).
 loss.accumulated_bytes = 14
 
 --- The chunks of a head's product: the shape of one chunk, and their number; nil if the stack computes no chunks. The

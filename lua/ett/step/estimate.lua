@@ -420,6 +420,13 @@ local function without_tpus(device, stack)
     .. "does"):format(stack.name) or nil
 end
 
+-- A warning if tensor ranks share a head that Liger computes in chunks. Its function has no form for a part of the
+-- vocabulary (ops/fused_linear_cross_entropy.py); its losses for tensor ranks are others, such as pull request 1428.
+local function divided_chunks(plan, stack)
+  return stack.cross_entropy == "linear" and plan.tp > 1 and ("the stack %s: cross_entropy=linear does not divide the "
+    .. "vocabulary over tp = %d; give tp=1 or cross_entropy=recomputed"):format(stack.name, plan.tp) or nil
+end
+
 -- The warning about operators whose times are assumed. own: the profile of the cluster's samples, if it has any.
 local function assumed_warning(assumed, own)
   if #assumed == 0 then return nil end
@@ -448,6 +455,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile, recipe)
   end
   table.insert(contradictions[e], plan_fields.foreign_stage(e.plan, stack))
   table.insert(contradictions[e], without_tpus(cluster.device, stack))
+  table.insert(contradictions[e], divided_chunks(e.plan, stack))
   list[#list + 1] = large_heads(e, lowered.configuration, cluster.device, stack)
   list[#list + 1] = host
   list[#list + 1] = slices.warning(e.plan, lowered)
