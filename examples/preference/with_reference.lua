@@ -13,8 +13,8 @@ local function sizes_of(h)
   local kv_heads = h.frozen_kv_heads or h.kv_heads
   local function check(divisor, number, of, whole)
     if whole % number ~= 0 then
-      error_module.raise("model", "with_reference: %s = %d must divide %s = %d of the frozen model", divisor, number, of,
-        whole)
+      error_module.raise("model", "with_reference: %s = %d must divide %s = %d of the frozen model", divisor, number,
+        of, whole)
     end
   end
   check("frozen_kv_heads", kv_heads, "frozen_heads", heads)

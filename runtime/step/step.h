@@ -69,7 +69,7 @@ typedef struct ett_step_plan {
   int32_t weight_bytes;   /* per weight, in computing and in gathers */
   double optimizer_bytes; /* per parameter: master weight and moments */
   double matrix_bytes;    /* the same for matrices that Muon updates (ett_matrices) */
-  double data_seconds;    /* data loaders make the batch of a step meanwhile */
+  double data_seconds;    /* data loaders make one batch while the devices compute */
   double stall_seconds;   /* all devices wait for their hosts, in each step */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */
   int64_t interleave_group; /* `group` of ett_pipeline */

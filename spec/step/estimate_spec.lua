@@ -662,7 +662,7 @@ describe("estimate", function()
       local own = run({}, { cluster = small })
       assert.is_true(own.fit_percent < last and own.fit_percent > 5, share)
       assert.equal(share > 1, own.fits)
-      assert.matches(("the plan fits with a chance of %.0f %%: 90 %% interval of the memory %.1f to %.1f GB"):format(
+      assert.matches(("the plan fits with a chance of %.0f %%. 90 %% interval of the memory: %.1f to %.1f GB"):format(
         own.fit_percent, own.memory_low_bytes / 1e9, own.memory_high_bytes / 1e9), own.notes[1], 1, true)
       last = own.fit_percent
     end

@@ -411,6 +411,9 @@ describe("the memory of an estimate", function()
     assert.equal(1, added { dp = 2, zero = 0, sequence_parallel = false })
     assert.equal(0, added { dp = 1, zero = 0, sequence_parallel = false })
     assert.equal(0, added { dp = 2, zero = 1, sequence_parallel = false })
+    local plan = { dp = 2, zero = 0, sequence_parallel = false } -- FSDP's NO_SHARD has no buckets
+    local stage = run(plan, "transformers").stages[1]
+    assert.equal(stage.gradient_bytes, stage.cached_bytes - run(plan, "transformers_fsdp").stages[1].cached_bytes)
   end)
 
   it("keeps 16-bit gradients beside fp32 ones, and outputs of stages, where the stack does", function()

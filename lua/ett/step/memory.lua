@@ -79,7 +79,7 @@ memory.certain_headroom = math.ceil(100 * (1 - 1 / high_ratio)) / 100
 --- A note on a plan whose fit is uncertain, else nil.
 function memory.note(e)
   if not memory.answer(e.fits, e.fit_percent / 100):find("%", 1, true) then return nil end
-  return ("the plan fits with a chance of %.0f %%: 90 %% interval of the memory %.1f to %.1f GB; `ett search "
+  return ("the plan fits with a chance of %.0f %%. 90 %% interval of the memory: %.1f to %.1f GB. `ett search "
     .. "--headroom %.2f` finds plans with at least %.0f %%"):format(e.fit_percent, e.memory_low_bytes / 1e9,
     e.memory_high_bytes / 1e9, memory.certain_headroom, 100 * certain)
 end
