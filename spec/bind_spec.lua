@@ -108,6 +108,19 @@ it("no script changes what C objects and functions rely on", function()
   end
   debug.setupvalue(function() return value end, 1, 2)
   assert.equal(2, value)
+  debug.getregistry()["FILE*"] = debug.getmetatable(tensor)
+  assert.equal("file", io.type(assert(io.tmpfile())))
+  assert.is_nil(debug.getregistry()._CLIBS)
+  local raised, own = nil, 1
+  table.sort({ 1, 2 }, function(a, b)
+    raised = why(debug.setlocal, 4, 1, "x") -- within pcall and why
+    return a < b
+  end)
+  assert.equal("debug.setlocal: (C temporary) has no name; only variables with a name can be changed", raised)
+  local i, name = 0, nil
+  repeat i, name = i + 1, debug.getlocal(1, i + 1) until name == "own"
+  assert.equal("own", debug.setlocal(1, i, 2))
+  assert.equal(2, own)
 end)
 
 describe("a finaliser that a script calls", function()

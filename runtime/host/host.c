@@ -118,8 +118,17 @@ static int are_counts(lua_State *L) {
   return 1;
 }
 
+/* host.error_class(class): sets the metatable of error objects from C */
+static int set_error_class(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "ett.error");
+  return 0;
+}
+
 static const luaL_Reg functions[] = {
     {"are_counts", are_counts},
+    {"error_class", set_error_class},
     {"interrupt_reset", interrupt_reset},
     {"interrupt_within", interrupt_within},
     {"interrupt_patience", interrupt_patience},
@@ -252,6 +261,48 @@ static int change_by_debug(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* debug.setlocal for local variables with a name. C functions and the interpreter do not
+ * check their values on the stack again; those have names such as "(C temporary)". */
+static int set_local(lua_State *L) {
+  lua_State *thread = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
+  const int first = lua_isthread(L, 1) ? 2 : 1;
+  const int level = (int)luaL_checkinteger(L, first);
+  const int number = (int)luaL_checkinteger(L, first + 1);
+  luaL_checkany(L, first + 2);
+  lua_settop(L, first + 2);
+  lua_Debug call;
+  luaL_argcheck(L, lua_getstack(thread, level, &call), first, "level out of range");
+  if (!lua_checkstack(thread, 1))
+    return luaL_error(L, "stack overflow");
+  const char *name = lua_getlocal(thread, &call, number);
+  if (!name)
+    return lua_pushnil(L), 1;
+  lua_pop(thread, 1);
+  if (*name == '(')
+    return luaL_error(L,
+                      "debug.setlocal: %s has no name; only variables with a name can "
+                      "be changed",
+                      name);
+  lua_xmove(L, thread, 1);
+  lua_pushstring(L, lua_setlocal(thread, &call, number));
+  return 1;
+}
+
+/* debug.getregistry: a copy. C finds the metatables of its objects in the registry, and
+ * Lua the C libraries that it loaded. */
+static int copy_registry(lua_State *L) {
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, LUA_REGISTRYINDEX)) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_pushnil(L);
+  lua_setfield(L, -2, "_CLIBS"); /* its handles are closed unchecked */
+  return 1;
+}
+
 static void protect_objects(lua_State *L) {
   static const char *const names[] = {"setmetatable", "setupvalue", "setuservalue"};
   lua_getglobal(L, "debug");
@@ -261,6 +312,10 @@ static void protect_objects(lua_State *L) {
     lua_pushcclosure(L, change_by_debug, 2);
     lua_setfield(L, -2, names[i]);
   }
+  lua_pushcfunction(L, set_local);
+  lua_setfield(L, -2, "setlocal");
+  lua_pushcfunction(L, copy_registry);
+  lua_setfield(L, -2, "getregistry");
   lua_pop(L, 1);
 }
 

@@ -20,8 +20,8 @@ function Error:__tostring()
   return message
 end
 
--- The C side (runtime/bind/common.c) finds the metatable here.
-debug.getregistry()["ett.error"] = Error
+-- C (runtime/bind/common.c) gives this metatable to its error objects.
+require("ett.host").error_class(Error)
 
 local function has_newline(value, ...)
   if type(value) == "string" and value:find("\n", 1, true) then return true end
