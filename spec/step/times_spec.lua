@@ -95,9 +95,20 @@ describe("times", function()
       assert.near(3 * 4 * 3 * each * t * h / rate, seconds, 0.02 * seconds)
       assert.near(seconds, e.step_seconds - run("", { lora_dropout = dropout }).step_seconds, 0.02 * seconds)
     end
-    local idle = run(":fp32_adapters", { frozen_weights = "nf4" })
-    assert.equal(run("", { frozen_weights = "nf4" }).step_seconds, idle.step_seconds)
-    assert.truthy(table.concat(idle.warnings, "\n"):find("fp32_adapters has no effect", 1, true))
+    -- Each adapter stores a 16-bit copy. Without the field it reads the tensor that the norm or attention stores.
+    for name, copies in pairs { linear_qkv = 3 - 1, linear_proj = 1 } do
+      local fields = { recompute = "none", lora_targets = { name } }
+      local function bytes(more) return run(more, fields).stages[1].activation_bytes end
+      assert.equal(4 * copies * 2 * t * h, bytes ":fp32_adapters" - bytes "", name)
+    end
+    -- Two launches in a forward pass, and twice as many in a backward pass.
+    local function waits(more) return run(more .. ":launch_seconds=1e-3", { seq = 64, recompute = "none" }).step_seconds end
+    assert.near(4 * (2 + 4) * 1e-3, waits ":fp32_adapters" - waits "", 1e-9)
+    for _, fields in ipairs { { frozen_weights = "nf4" }, { dtype = "fp32" } } do
+      local idle = run(":fp32_adapters", fields)
+      assert.equal(run("", fields).step_seconds, idle.step_seconds)
+      assert.truthy(table.concat(idle.warnings, "\n"):find("fp32_adapters has no effect", 1, true))
+    end
     assert.has_error(function() run ":fp32_adapters:autocast" end)
   end)
 

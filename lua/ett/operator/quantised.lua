@@ -4,6 +4,8 @@
 -- with an fp32 scale (Dettmers et al. 2023, arXiv 2305.14314, section 3; bitsandbytes, functional.py, quantize_4bit).
 -- int8: 8 bits, and an fp32 scale for each output (Dettmers et al. 2022, arXiv 2208.07339). Tables of codes and offsets
 -- are not counted.
+local schema = require "ett.base.schema"
+
 local quantised = {}
 
 local block, block_of_scales = 64, 256
@@ -161,6 +163,13 @@ function fp32_norms.launches(stack) return stack.norm == "compiled" and 1 or 4 e
 --- product casts the result to 16 bits. Backward, the gradient of the input is cast in the same way.
 quantised.fp32_adapters = { name = "fp32_adapters" }
 local fp32_adapters = quantised.fp32_adapters
+
+--- Whether fp32_adapters has an effect under a plan.
+---@param stack table the software
+---@return boolean
+function quantised.casts_adapters(p, stack)
+  return stack.fp32_adapters and p.lora_rank ~= nil and schema.dtype_bytes[p.dtype] == 2 and not quantised.format_of(p)
+end
 
 --- Marks the first product of each adapter, which stores a 16-bit input of its own.
 function fp32_adapters.mark(items)

@@ -378,8 +378,8 @@ local function idle_fields(p, c, stack)
   if stack.fp32_norms and not quantised.format_of(p) then
     list[#list + 1] = "fp32_norms has no effect: it needs frozen_weights"
   end
-  if stack.fp32_adapters and (quantised.format_of(p) or not p.lora_rank) then
-    list[#list + 1] = "fp32_adapters has no effect: it needs lora_rank, without frozen_weights"
+  if stack.fp32_adapters and not quantised.casts_adapters(p, stack) then
+    list[#list + 1] = "fp32_adapters has no effect: it needs lora_rank and a dtype of 16 bits, without frozen_weights"
   end
   if stack.quantised_inputs > 0 and (quantised.format_of(p) or "int8") == "int8" then
     list[#list + 1] = "quantised_inputs has no effect: it needs frozen_weights of 4 bits"

@@ -129,6 +129,7 @@ end
 function frozen.items(items, how, p, frozen_table, c, stack)
   if not (how or frozen_table) then return items end
   local adapted, list = {}, {}
+  local copies = quantised.casts_adapters(p, stack) -- adapters store copies of their inputs
   local targets = how == "weights" and p.lora_rank and (p.lora_targets or fields.lora_targets)
   for _, name in ipairs(targets or {}) do adapted[name] = true end
   local function how_of(item)
@@ -139,7 +140,7 @@ function frozen.items(items, how, p, frozen_table, c, stack)
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
       local own = how_of(item)
-      local stored = adapted[item.name] and (p.lora_dropout or 0) == 0 -- by its adapter
+      local stored = adapted[item.name] and (p.lora_dropout or 0) == 0 and not copies -- by its adapter
       local kept = own and merged(item, { frozen = own,
         attended = own == "weights" and before == "attention" and not stored or nil }) or item
       local format = frozen.format(kept, p)

@@ -663,7 +663,7 @@ end
 local function casts_of(software, p)
   if software.autocast then return autocast end
   if quantised.format_of(p) then return software.fp32_norms and quantised.fp32_norms or nil end
-  return software.fp32_adapters and p.lora_rank and quantised.fp32_adapters or nil
+  return quantised.casts_adapters(p, software) and quantised.fp32_adapters or nil
 end
 
 --- Adds what casts move in a layer beside the operators.
