@@ -99,6 +99,19 @@ describe("the energy of a step", function()
       + (energy.power_error * 120 / 220 * kwh) ^ 2) end
     assert.near(kwh + away(e.high_seconds), e.high_kwh_per_step, 1e-9 * kwh)
     assert.near(kwh - away(e.low_seconds), e.low_kwh_per_step, 1e-9 * kwh)
+    -- A longer step does not change the joules of work, and no device draws more than its limit of 500 W.
+    for _, of in ipairs { { 3000, 1e-3 }, { 1e9, 1e-3 } } do
+      local busy = run({ idle_watts = 120, compute_watts = of[1], memory_watts = of[1], source = "spec" }, of[2],
+        { dp = 8, pue = 1 }, { power = { node_watts = 400, source = "spec" } })
+      local own, to_kwh = busy.device_watts, 8 * busy.step_seconds / 3.6e6
+      local up = math.min(energy.power_error * own, 500 - own)
+      assert.is_true(own > 125)
+      assert.equal(of[1] == 1e9, up == 500 - own)
+      assert.near(busy.kwh_per_step + to_kwh * math.sqrt((220 * (busy.high_seconds / busy.step_seconds - 1)) ^ 2
+        + up ^ 2), busy.high_kwh_per_step, 1e-9 * busy.kwh_per_step)
+      assert.near(busy.kwh_per_step - to_kwh * math.sqrt((220 * (busy.low_seconds / busy.step_seconds - 1)) ^ 2
+        + (energy.power_error * own) ^ 2), busy.low_kwh_per_step, 1e-9 * busy.kwh_per_step)
+    end
     assert.matches("kWh %[%d[%d.e-]*, %d[%d.e-]*%] per step", tostring(e))
     local own = run(power, 1e-3, { dp = 8 }, { power = { node_watts = 400, pue = 1.1, grams_co2_per_kwh = 20,
       source = "spec" } })

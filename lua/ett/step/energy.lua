@@ -25,7 +25,8 @@ energy.pue, energy.grams_co2_per_kwh = 1.56, 480
 energy.overhead_share = 0.5
 
 --- Error of a device's power at 90 %, as a share. The mean error of held-out shapes is 18 % on the H200 and 17 % on the
---- B200 (clusters/devices). The bound at 90 % of a normal distribution is 2.06 times its mean absolute error.
+--- B200 (clusters/devices). The bound at 90 % of a normal distribution is 2.06 times its mean absolute error. Power of
+--- other devices was not tested; the same error is assumed. No device draws more than its limit.
 energy.power_error = 0.37
 
 --- Coefficients of a device: { idle_watts, compute_watts, memory_watts, limit_watts, source }; nil if its power is
@@ -166,13 +167,13 @@ end
 --- Adds the range of the energy at the percentage of the step's interval. The errors of time and power are independent.
 --- A longer step draws more idle power and power of nodes; the joules of its work stay the same.
 ---@param waiting number kWh of idle devices and nodes in a step, a part of e.kwh_per_step
----@param devices number kWh of devices in a step, a part of e.kwh_per_step
-local function add_range(e, waiting, devices)
+---@param less number kWh by which devices may draw less power than estimated
+---@param more number kWh by which they may draw more
+local function add_range(e, waiting, less, more)
   if not e.low_seconds then return end
-  local function away(seconds) return math.sqrt((waiting * (seconds / e.step_seconds - 1)) ^ 2
-    + (energy.power_error * devices) ^ 2) end
-  e.low_kwh_per_step = math.max(0.0, e.kwh_per_step - away(e.low_seconds))
-  e.high_kwh_per_step = e.kwh_per_step + away(e.high_seconds)
+  local function away(seconds, power) return math.sqrt((waiting * (seconds / e.step_seconds - 1)) ^ 2 + power ^ 2) end
+  e.low_kwh_per_step = math.max(0.0, e.kwh_per_step - away(e.low_seconds, less))
+  e.high_kwh_per_step = e.kwh_per_step + away(e.high_seconds, more)
 end
 
 --- Adds power and energy to an estimate; does nothing for a device without power_watts. If devices vary, the figures
@@ -181,7 +182,7 @@ end
 ---@param shares table? of ett.step.parts.shares
 function energy.add(e, cluster, runs, shares)
   local step, source, last_pue = e.varied_mean_seconds or e.step_seconds, nil, nil
-  local watts, overhead, facility, grams, waiting, drawn = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+  local watts, overhead, facility, grams, waiting, less, more = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
   for k, part in ipairs(cluster.parts or { cluster }) do
     local share, update = of_part(e, cluster, shares, k)
     if share > 0 then
@@ -191,7 +192,8 @@ function energy.add(e, cluster, runs, shares)
       watts, overhead = watts + own, overhead + share * node_watts
       local all = (own + share * node_watts) * pue
       facility, grams = facility + all, grams + all * own_grams
-      waiting, drawn = waiting + share * (power.idle_watts + node_watts) * pue, drawn + own * pue
+      waiting, less = waiting + share * (power.idle_watts + node_watts) * pue, less + energy.power_error * own * pue
+      more = more + math.min(energy.power_error * own, math.max(0, share * power.limit_watts - own)) * pue
       source, last_pue = source or power.source, pue
     end
   end
@@ -199,7 +201,8 @@ function energy.add(e, cluster, runs, shares)
   e.pue = shares and facility / (watts + overhead) or last_pue
   e.kwh_per_step = facility * e.devices * step / 3.6e6
   e.co2_kg_per_step = grams * e.devices * step / 3.6e9
-  add_range(e, waiting * e.devices * step / 3.6e6, drawn * e.devices * step / 3.6e6)
+  local to_kwh = e.devices * step / 3.6e6
+  add_range(e, waiting * to_kwh, less * to_kwh, more * to_kwh)
 end
 
 return energy
