@@ -263,6 +263,15 @@ describe("a device", function()
     end
   end)
 
+  it("has a rate of short runs only where the source is a search over many shapes (MAMF)", function()
+    local devices = require "ett.profile.device"
+    for _, name in ipairs(devices.names()) do
+      local device = devices.get(name)
+      local source = devices.get((device.measured_source or ""):match "^as (.*)" or name).measured_source or ""
+      assert.equal(source:find("MAMF", 1, true) ~= nil, device.measured_in_bursts or false, name)
+    end
+  end)
+
   it("has the memory that its software prints, not that of a datasheet", function()
     local devices = require "ett.profile.device"
     -- GiB: PyTorch's "total capacity", and XLA's "of ...G hbm" for each device that JAX lists.

@@ -15,16 +15,17 @@ local assumed = {}
 local assumed_share, assumed_factor, assumed_stream_spread = 0.6, 1.6, 0.25
 local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 
---- The share of a published `measured_flops` that products reach. That rate is the highest of short runs over many
---- shapes. In runs of 0.3 to 1 s, products of 2048 x 2048 x 2048 and larger have a median of 0.86 of it on the H200 and
---- 0.78 on the B200 (ai-dynamo/aiconfigurator@095f58a, bf16). A rate that `ett cluster init` measured has no share.
+--- The share of `measured_flops` that products reach, if that rate is the highest of short runs over many shapes
+--- (`measured_in_bursts` of the device). In runs of 0.3 to 1 s, products of 2048 x 2048 x 2048 and larger have a median
+--- of 0.86 of it on the H200 and 0.78 on the B200 (ai-dynamo/aiconfigurator@095f58a, bf16). The same is assumed
+--- for other data types.
 local sustained_share = 0.82
 
 --- Assumed FLOP/s of an operator, or nil. Batched GEMMs and attention do not reach the measured rate.
 local function flop_rate(device, family, dtype)
   if not operator.products[family] then return device.peak_flops.fp32 or devices.peak(device, dtype) end
   local measured = device.measured_flops and device.measured_flops[dtype]
-  local reached = family == "gemm" and (measured and measured * (device.probed and 1 or sustained_share)
+  local reached = family == "gemm" and (measured and measured * (device.measured_in_bursts and sustained_share or 1)
     or device.probed and device.peak_flops[dtype])
   local peak = devices.peak(device, dtype)
   return reached or peak and peak * assumed_share

@@ -208,8 +208,8 @@ in_step.sharded_tokens = 16384
 --- most 0.03, and the other is then inside. Two sources are few, so the value is that of the widest GPU generation.
 --- `facts` replaces the generation's width if kernels have neither samples nor tables, of the device or of neighbours.
 --- It is fitted to the same steps, estimated from the facts of their devices alone (spec/bench/support/fit_facts). A
---- user's device is a new device, so each device counts once. The best value is 0.49 from the rates of datasheets, and
---- 0.52 with rates of measured products. With the value that fits the other devices, 91 % of the steps are inside.
+--- user's device is a new device, so each device counts once. The best value is 0.49, with and without rates of
+--- measured products. With the value that fits the other devices, 90 and 91 % of the steps are inside.
 --- Neighbours need no such width: their kernels' own intervals are wider, and 94 % of the same steps are inside.
 in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 0.095, other = 0.28, facts = 0.5,
   attention = 0.12, collectives = 0.85, experts = 0.42, nvfp4 = 0.06, uncompared = 0.1 }
