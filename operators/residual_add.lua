@@ -20,8 +20,11 @@ function op.earlier_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * memory.
 
 --- Software multiplies an adapter's output by alpha / rank in a kernel of its own, and its gradient, too (PEFT,
 --- tuners/lora/layer.py; torchtune, modules/peft/lora.py; Megatron-Bridge, ParallelLinearAdapter.forward). The host's
---- time of this kernel is not counted.
-function op.beside_bytes(s) return s.multiplied == 1 and 4.0 * s.tokens * s.hidden or 0.0 end
+--- time of this kernel is not counted. Compilers multiply inside the addition.
+function op.beside_bytes(s, _, dtype, stack)
+  if s.multiplied ~= 1 or stack.norm == "compiled" then return 0.0 end
+  return 2 * op.earlier_bytes(s, dtype)
+end
 
 local sum = { takes = { "a", "b" }, gives = { "sum" }, code = "sum = a + b;",
   double = function(a, b) return a + b end }

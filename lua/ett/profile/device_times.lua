@@ -348,7 +348,7 @@ end
 -- Bytes that an operator's kernels move, with the factors of the stack's kernels, and the share of its beside_bytes.
 local function streamed_bytes(self, op, shape, dtype, pass)
   local bytes = op.bytes(shape, schema.dtype_bytes[dtype] < 2 and "bf16" or dtype, pass)
-  local beside = op.beside_bytes and not self.burst and op.beside_bytes(shape, pass) or 0.0
+  local beside = op.beside_bytes and not self.burst and op.beside_bytes(shape, pass, dtype, self.stack) or 0.0
   bytes = bytes + beside
   local beside_share = beside > 0 and beside / bytes or 0.0
   if op.family == "router" then bytes = bytes * self.stack.routing_factor end
