@@ -1125,8 +1125,8 @@ describe("a plan of Transformers' arguments", function()
     local text = "model_name_or_path: x\nstage: sft\ntemplate: llama3\ncutoff_len: 2_048\nper_device_train_batch_size: "
       .. "2\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nbf16: true\n"
     local plan, notes, missing = read("lf.yaml", text .. "finetuning_type: lora\nlora_target: all\n", nil, { dp = 8 })
-    assert.same({ 2048, 2, 8, "bf16", "full", 8, true, true, "transformers" }, { plan.seq, plan.micro_batch,
-      plan.micro_batches, plan.dtype, plan.recompute, plan.lora_rank, plan.lora_targets == nil,
+    assert.same({ 2048, 2, 8, "bf16", "full", 8, true, true, "transformers:fp32_adapters" }, { plan.seq,
+      plan.micro_batch, plan.micro_batches, plan.dtype, plan.recompute, plan.lora_rank, plan.lora_targets == nil,
       plan.overlap_gradients, plan.stack })
     assert.same({ { padded }, "not in the file: optim (adamw_torch_fused)" }, { notes, missing })
     plan = read("lf.yaml", text .. "finetuning_type: freeze\ndisable_gradient_checkpointing: true\n"
@@ -1215,6 +1215,12 @@ describe("a plan of Transformers' arguments", function()
       plan.stack }) -- weights and states in bf16
     plan = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: auto\n", nil, { seq = 512, zero = 3 })
     assert.equal(12, plan.optimizer_bytes)
+    for lines, casts in pairs { ["dtype: bfloat16\n"] = true, ["dtype: auto\n"] = true, [""] = false } do
+      for zero = 0, 2, 2 do
+        plan = read("trl.yaml", "per_device_train_batch_size: 4\nuse_peft: true\n" .. lines, nil, { zero = zero })
+        assert.equal(casts and zero == 0, plan.stack:find "fp32_adapters" ~= nil, lines)
+      end
+    end
     for name, counted in pairs { ["llama3-8b"] = { "adapters of up_proj: ett counts gate_proj too" }, gpt2 = {} } do
       assert.same(counted, select(2, read("trl.yaml", "per_device_train_batch_size: 4\nuse_peft: true\n"
         .. "lora_dropout: 0\npacking: true\nlora_target_modules: [up_proj]\n", model_module.new(name))))
@@ -1278,6 +1284,16 @@ describe("a plan of Transformers' arguments", function()
     assert.equal("int8", own("adapter: lora\nload_in_8bit: true\n").frozen_weights)
     assert.equal(0.1, own("adapter: lora\nlora_dropout: 0.1\n").lora_dropout)
     assert.is_nil(own("adapter: lora\n").lora_dropout)
+    local off = "lora_mlp_kernel: false\n" -- else Axolotl's kernels compute adapters
+    for lines, casts in pairs { [off] = true, ["rl: dpo\n"] = true, [""] = false,
+      [off .. "peft_autocast_adapter_dtype: false\n"] = false,
+      [off .. "fsdp_version: 2\n"] = false, [off .. "load_in_8bit: true\n"] = false } do
+      local stack = own("adapter: lora\n" .. lines).stack
+      assert.equal(casts, require("ett.operator.stack").get(stack).fp32_adapters, lines)
+    end
+    plan, notes = own "adapter: lora\nlora_qkv_kernel: true\n"
+    assert.not_matches("fp32_adapters", plan.stack)
+    assert.matches("lora_qkv_kernel: adapters are modelled without these kernels", notes[1], 1, true)
     plan = own "adapter: lora\nlora_target_modules: 'layers.[\\d]+.(mlp|self_attn).(?:up|q|o)_proj'\n"
     assert.same({ { "linear_proj", "linear_qkv", "linear_up" }, 12 }, { plan.lora_targets, plan.optimizer_bytes })
     assert.matches("adapters of lm_head: the model has no such product outside experts; give lora_targets=linear_down,",

@@ -64,6 +64,7 @@ end
 
 --- The format of frozen weights (frozen_weights of a plan), or nil. fp4 has the bytes of nf4. Axolotl's qlora
 --- (loaders/model.py) and LLaMA-Factory (double_quantization) quantise scales by default, TRL and Transformers do not.
+--- The second result is true if another library holds them in fewer than 16 bits.
 local function format_of(config, program, method, note)
   local bits = config("", "quantization_bit", 16)
   local in_4 = config("", "load_in_4bit", false) or method == "qlora" or bits == 4
@@ -79,20 +80,49 @@ local function format_of(config, program, method, note)
   if bits < 16 and not (in_4 or in_8) or library ~= "bnb" and library ~= "bitsandbytes" then
     bits = in_4 and 4 or in_8 and 8 or bits
     if bits < 16 then note("frozen weights in %d bits of %s are modelled in 16 bits", bits, library) end
-    return nil
+    return nil, bits < 16
   end
   return in_4 and (double and "nf4_double" or "nf4") or in_8 and "int8" or nil
 end
 
+--- Whether kernels of Axolotl or Unsloth compute adapters. They cast no input to fp32. Axolotl enables its own unless
+--- the file states one of them, `rl` or `trust_remote_code` (utils/schemas/config.py).
+local function has_kernels(config, program, note)
+  local own, is_stated = {}, config("", "rl", "") ~= "" or config("", "trust_remote_code", false)
+  for _, name in ipairs { "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_embedding_kernel",
+    "use_unsloth" } do
+    local value, _, is_absent = config("", name, false)
+    is_stated = is_stated or not is_absent
+    if value then own[#own + 1] = name end
+  end
+  if own[1] then note("%s: adapters are modelled without these kernels", table.concat(own, ", ")) end
+  return own[1] or program == "axolotl" and not is_stated
+end
+
+--- Whether adapters have fp32 weights beside frozen weights of 16 bits, under torch.autocast (huggingface/peft#1706).
+--- TRL holds weights in `dtype`. Axolotl and LLaMA-Factory hold them in 16 bits (utils/config/__init__.py,
+--- model/patcher.py). With `pure_bf16` there is no autocast. DeepSpeed and FSDP cast weights themselves.
+local function are_fp32(p, config, program, note)
+  local kernels, pure = has_kernels(config, program, note), config("", "pure_bf16", false)
+  local casts, half = config("", "peft_autocast_adapter_dtype", true), program ~= "trl"
+  for _, name in ipairs { "torch_dtype", "dtype" } do
+    local value, is_auto = config("", name, "")
+    half = half or is_auto or value == "bfloat16" or value == "float16"
+  end
+  return casts and half and not (kernels or pure) and (p.dtype == "bf16" or p.dtype == "fp16")
+end
+
 --- Sets the fields of adapters.
 ---@param program string axolotl, factory or trl
-return function(p, config, given, program, model, note)
+---@param is_sharded boolean whether DeepSpeed or FSDP runs the model
+return function(p, config, given, program, model, note, is_sharded)
   local method = config("", "adapter", config("", "finetuning_type", program == "factory" and "lora" or ""))
   local rank = config("", "lora_r", config("", "lora_rank", ranks[program]))
   local listed = config("", "lora_target_modules", config("", "lora_target", {}, "string"), "string")
   local linear = config("", "lora_target_linear", false)
   local dropout, auto, absent = config("", "lora_dropout", 0)
-  local format = format_of(config, program, method, note)
+  local format, is_other = format_of(config, program, method, note)
+  local is_lora = method ~= "oft"
   if method == "oft" then
     note("oft is modelled as LoRA of rank %d", given.lora_rank or rank)
     method, listed = "lora", config("", "oft_target", "all", "table")
@@ -110,6 +140,10 @@ return function(p, config, given, program, model, note)
   if auto or absent then dropout = dropouts[program] or 0 end
   dropout = given.lora_dropout or dropout
   if dropout ~= 0 then p.lora_dropout = dropout end
+  local fp32 = are_fp32(p, config, program, note)
+  if fp32 and is_lora and not (is_sharded or is_other or quantised.format_of(p)) then
+    p.stack = p.stack .. ":fp32_adapters"
+  end
   local modules = {}
   for name in (type(listed) == "table" and table.concat(listed, " ") or listed):gmatch "[^,%s]+" do
     expand(name, modules)

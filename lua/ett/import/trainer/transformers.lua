@@ -330,7 +330,7 @@ function transformers.plan(config, given, model, note, assume)
     p.overlap_gradients, p.stack = (p.dp or 1) > 1, "transformers" -- DistributedDataParallel
   end
   p.stack = stack_of(p.stack, config, given, program, note)
-  lora(p, config, given, program, model, note)
+  lora(p, config, given, program, model, note, is_sharded)
   set_states(p, config, program, is_sharded or p.lora_rank or given.lora_rank, note, assume)
   local packs = config("", "stage", "sft") == "pt" or next((config("", "pretraining_dataset", {}))) ~= nil
   if not (is_on(config, "sample_packing", "packing", "neat_packing") or packs) then
