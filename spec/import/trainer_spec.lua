@@ -1215,6 +1215,15 @@ describe("a plan of Transformers' arguments", function()
       plan.stack }) -- weights and states in bf16
     plan = read("trl.yaml", "per_device_train_batch_size: 4\ndtype: auto\n", nil, { seq = 512, zero = 3 })
     assert.equal(12, plan.optimizer_bytes)
+    for lines, sequences in pairs { ["loss_type: [sigmoid, bco_pair]\nbeta: 0.1\n"] = 8, ["loss_type: kto\n"] = 4,
+      ["center_rewards_coefficient: 0.01\n"] = 8, ["desirable_weight: 1.5\n"] = 4, ["reference_free: true\n"] = 8,
+      ["loss_type: dapo\nnum_generations: 8\n"] = 4, ["loss_type: nll\n"] = 4, ["stage: dpo\n"] = 8 } do
+      plan, notes = read("trl.yaml", "per_device_train_batch_size: 4\n" .. lines)
+      assert.equal(sequences, plan.micro_batch, lines)
+      assert.equal(not lines:find "nll", notes[1]:find "only the .- model is modelled" ~= nil, lines)
+    end
+    notes = select(2, read("trl.yaml", "per_device_train_batch_size: 4\nbeta: 0.1\n"))
+    assert.matches("^beta is a field of several trainers: for pairs of sequences %(DPO%) give micro_batch=N", notes[1])
     for lines, casts in pairs { ["dtype: bfloat16\n"] = true, ["dtype: auto\n"] = true, [""] = false } do
       for zero = 0, 2, 2 do
         plan = read("trl.yaml", "per_device_train_batch_size: 4\nuse_peft: true\n" .. lines, nil, { zero = zero })

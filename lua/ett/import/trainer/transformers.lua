@@ -65,8 +65,31 @@ end
 -- (data/collator.py, PairwiseDataCollatorWithPadding), TRL (trainer/dpo_trainer.py, concatenated_forward).
 local paired = { dpo = true, ipo = true, orpo = true, rm = true, simpo = true }
 
+-- Losses of TRL's trainers of pairs (trainer/dpo_config.py, cpo_config.py), and of single completions (kto_config.py).
+local losses = { kto = "kto", apo_zero_unpaired = "kto" }
+for name in ("sigmoid hinge ipo exo_pair nca_pair robust bco_pair sppo_hard aot aot_pair aot_unpaired discopop "
+  .. "apo_zero apo_down sigmoid_norm simpo"):gmatch "%S+" do losses[name] = "dpo" end
+
+-- Fields that only one of TRL's trainers has: reward_config.py, kto_config.py, dpo_config.py, cpo_config.py.
+local trainers = { center_rewards_coefficient = "rm", desirable_weight = "kto", undesirable_weight = "kto",
+  rpo_alpha = "dpo", reference_free = "dpo", f_divergence_type = "dpo", cpo_alpha = "dpo", simpo_gamma = "dpo" }
+
+--- The method of TRL's file, by the fields of its trainer. `beta` alone is a field of several trainers.
+local function trl_method(config)
+  local kinds, found = config("", "loss_type", {}, "string"), nil
+  for _, name in ipairs(type(kinds) == "table" and kinds or { kinds }) do found = found or losses[name] end
+  for _, name in ipairs(schema.keys(trainers)) do
+    local _, _, is_absent = config("", name, 0, name == "reference_free" and "boolean" or "string")
+    if not is_absent then found = trainers[name] end
+  end
+  return found or config("", "stage", "sft")
+end
+
 -- The method of a file: sft, pt, dpo, …
-local function method_of(config, program) return config("", program == "axolotl" and "rl" or "stage", "sft") end
+local function method_of(config, program)
+  if program == "trl" then return trl_method(config) end
+  return config("", program == "axolotl" and "rl" or "stage", "sft")
+end
 
 --- Batches and lengths, with the defaults of the program.
 local function set_sizes(p, config, given, program, assume)
@@ -290,12 +313,14 @@ end
 
 --- Notes on steps that are more than a pass over one batch.
 local function note_method(config, program, note)
-  local stage = method_of(config, program)
+  local stage, has_beta = method_of(config, program), not select(3, config("", "beta", 0))
   if stage ~= "sft" and stage ~= "pt" then
     note("%s: %sonly the trained model is modelled, not references (see examples/preference), rewards or generation",
       stage, paired[stage] and "a pair is two sequences of the micro-batch; " or "")
   elseif first(config, "num_generations") then
     note "only the update of the trained model is modelled, not generation, references or rewards"
+  elseif has_beta and program == "trl" then
+    note "beta is a field of several trainers: for pairs of sequences (DPO) give micro_batch=N, two for each pair"
   end
 end
 
