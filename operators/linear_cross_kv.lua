@@ -12,6 +12,11 @@ function op.shape(c)
     bias = shapes.bias(c, "qkv_bias", "attention_bias") }
 end
 
+function op.parts(c)
+  local keys = shapes.local_kv_heads(c) * shapes.head_dim(c)
+  return { keys, keys }
+end
+
 function op.model_flops(s, c) return gemm.flops(s, "forward") * shapes.kv_share(c) end
 
 function op.activation_bytes() return 0 end

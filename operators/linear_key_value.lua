@@ -3,5 +3,7 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-return gemm.linear({ name = "linear_key_value", summary = "keys and values of all heads, replicated" },
+local function parts(c) return { c.kv_heads * shapes.head_dim(c), c.kv_heads * shapes.head_dim(c) } end
+
+return gemm.linear({ name = "linear_key_value", summary = "keys and values of all heads, replicated", parts = parts },
   { place = "outside", inputs = "hidden", outputs = function(c) return 2 * c.kv_heads * shapes.head_dim(c) end })

@@ -20,8 +20,9 @@ enum { NEWTON_BYTES = 2 };
 /* The Newton-Schulz iterations of a rank. Ranks that share states own whole matrices, so
  * one matrix is the least. Under ZeRO-1 and 2, an owner gathers the momenta of all ranks,
  * unless gradients are all-reduced (Megatron-Core's layer-wise optimizer). Under ZeRO-3,
- * ranks exchange shards for whole matrices, and their updates for shards. */
-static void ask_newton(ett_evaluation *e, ett_step_stage *s) {
+ * ranks exchange shards for whole matrices, and their updates for shards. trained: layers
+ * with gradients. */
+static void ask_newton(ett_evaluation *e, ett_step_stage *s, int64_t trained) {
   const ett_step_plan *p = e->plan;
   s->newton_seconds = s->newton_message_seconds = 0;
   for (int experts = 0; experts < 2; experts++) {
@@ -34,10 +35,10 @@ static void ask_newton(ett_evaluation *e, ett_step_stage *s) {
     if (degree > 1 && p->zero == ETT_ZERO_PARAMETERS)
       s->newton_message_seconds += 2 * ett_buckets_seconds(ett_messages_buckets(
                                            e, ETT_DEMAND_ALL_TO_ALL, experts,
-                                           bytes / degree, s->layers, NEWTON_BYTES));
+                                           bytes / degree, trained, NEWTON_BYTES));
     else if (degree > 1 && !p->gradient_all_reduce)
       s->newton_message_seconds += ett_buckets_seconds(ett_messages_buckets(
-          e, ETT_DEMAND_ALL_GATHER, experts, bytes, s->layers, NEWTON_BYTES));
+          e, ETT_DEMAND_ALL_GATHER, experts, bytes, trained, NEWTON_BYTES));
   }
 }
 
@@ -62,7 +63,8 @@ static double update_factor(const ett_evaluation *e, const ett_step_stage *s,
  * the device come to the host, and weights go to the device. Both overlap the update,
  * piece by piece. Gradients that the host holds for weights that the device updates go
  * back to the device. */
-static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
+static double seconds_on_host(const ett_evaluation *e, const ett_step_stage *s, int rank,
+                              double updated) {
   const ett_step_plan *p = e->plan;
   double on_host = p->offload_optimizer * updated;
   double there = ett_messages_whole_gradients(e) ? 0 : p->offload_gradients;
@@ -70,7 +72,9 @@ static double seconds_on_host(const ett_evaluation *e, int rank, double updated)
                  p->gradient_bytes; /* above 0: gradients return */
   double to = moved < 0 ? -moved : 0;
   double from = on_host * p->weight_bytes + (moved > 0 ? moved : 0);
-  double bytes = 2 * p->optimizer_bytes + (double)sizeof(float) + p->weight_bytes;
+  double share = updated > 0 ? ett_update_matrices(e, s) / updated : 0;
+  double states = (1 - share) * p->optimizer_bytes + share * p->matrix_bytes;
+  double bytes = 2 * states + (double)sizeof(float) + p->weight_bytes;
   double computing = on_host > 0 ? on_host * bytes / ett_parts_host_rate(e, rank) : 0;
   return ett_messages_beside_host(e, rank, computing, to > from ? to : from);
 }
@@ -95,6 +99,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                                ? ETT_DEMAND_ALL_REDUCE
                                : ETT_DEMAND_REDUCE_SCATTER;
   double layers = 0;
+  int64_t all_trained = 0;
   for (int v = rank; v < slices; v += p->pp) {
     const ett_layer_sums *sums = &a->sums[v];
     int64_t trained = a->layers[v] - (int64_t)sums->idle_layers;
@@ -105,6 +110,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
         ett_messages_buckets(e, reduce, 1, sums->expert_parameters * p->message_bytes,
                              trained, p->message_bytes);
     layers += (double)a->split[v];
+    all_trained += trained;
   }
   double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;
   double expert_sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->expert.degree : 1;
@@ -120,10 +126,10 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   s->optimizer_kernel_seconds = (1 - p->offload_optimizer) *
                                 update_factor(e, s, update.amount) *
                                 ett_messages_ask(e, &update);
-  double on_host = seconds_on_host(e, rank, update.amount);
+  double on_host = seconds_on_host(e, s, rank, update.amount);
   s->optimizer_seconds =
       on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
-  ask_newton(e, s);
+  ask_newton(e, s, all_trained);
   s->optimizer_seconds += s->newton_seconds + s->newton_message_seconds;
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS ||
       (ett_messages_whole(e) && !p->reshard)) {

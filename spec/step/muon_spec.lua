@@ -8,8 +8,8 @@ local optimizer = require "ett.operator.optimizer"
 local hyper = { layers = 4, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
 
 local function run(plan, arch, other)
-  local e = estimate.new { cluster = "dgx_h100", plan = merged({ seq = 1024, micro_batches = 1, optimizer = "muon" },
-    plan), model = model_module.new(arch or "llama", merged(hyper, other or {})) }
+  local e = estimate.new { cluster = "dgx_h100", units = true, plan = merged({ seq = 1024, micro_batches = 1,
+    optimizer = "muon" }, plan), model = model_module.new(arch or "llama", merged(hyper, other or {})) }
   local lines = {}
   for _, list in ipairs { e.operators, e.collectives } do
     for _, line in ipairs(list) do lines[line.name .. (line.group and " " .. line.group or "")] = line end
@@ -92,6 +92,18 @@ describe("Muon", function()
     assert.near(stage.newton_seconds, lines.newton_schulz.seconds, 1e-12)
     assert.near(stage.optimizer_seconds, stage.optimizer_kernel_seconds + stage.newton_seconds
       + stage.newton_message_seconds, 1e-12)
+    -- The timeline shows iterations and messages; products draw more power than waiting devices.
+    local e, events = run { dp = 8, zero = 1 }, {}
+    for _, event in ipairs(require("ett.step.timeline").of(e).stages[1].messages) do
+      events[event.name .. (event.group or "")] = event.seconds
+    end
+    assert.near(stage.newton_seconds, events.newton_schulz, 1e-12)
+    assert.near(stage.newton_message_seconds, events["all_gatherdp momenta"], 1e-12)
+    assert.is_nil(events["optimizer (host)"])
+    assert.is_true(e.device_watts > run({ dp = 8, zero = 1, optimizer = "adam" }).device_watts)
+    -- A host reads and writes one moment less of each matrix.
+    local function on_host(name) return select(2, run { optimizer = name, offload_optimizer = 1 })["optimizer host"] end
+    assert.is_true(on_host("muon").seconds < 0.9 * on_host("adam").seconds)
     -- Tensor ranks orthogonalise their parts, or gather the whole matrix.
     local parts, whole = seconds { tp = 4 }, seconds { tp = 4, muon_tensor = "duplicated" }
     assert.is_true(parts < 0.7 * all and whole > all)

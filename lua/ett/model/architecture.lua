@@ -395,13 +395,13 @@ local function operation_of(entry, c, own, role, layer, shapes_of, flops_of)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
     model_flops = flops, copies = op.experts and own.top_k and shapes.copies(own),
     module = selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
-    tensor = entry.tensor,
+    tensor = entry.tensor, configuration = own,
     key = nil } -- set later
 end
 
 --- The operations of one device for one layer, without entries whose `when` is false: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, tensor (name of the output), same_input, role, copies
----     (of tokens, for experts), model_flops (if they differ from those of the operator) }
+---     (of tokens, for experts), model_flops (if they differ from those of the operator), configuration (of the entry) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, module, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

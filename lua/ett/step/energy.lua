@@ -112,7 +112,8 @@ end
 --- Joules of a device in a step, above idle power, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
 ---@param update number seconds of optimizer kernels, averaged over all devices
-local function joules_above_idle(power, device, e, runs, update)
+---@param newton number seconds of Muon's products, which are large
+local function joules_above_idle(power, device, e, runs, update, newton)
   local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
     if not (o.operator or o.timed_as) then return end
@@ -125,8 +126,9 @@ local function joules_above_idle(power, device, e, runs, update)
       end
     end
   end)
-  local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
-  return sums.forward + sums.backward + update * streaming
+  local most = power.limit_watts - power.idle_watts
+  return sums.forward + sums.backward + update * math.min(power.memory_watts, most)
+    + newton * math.min(power.compute_watts, most)
 end
 
 -- The lowest memory bandwidth of the devices of a stage, whose shares are given.
@@ -138,17 +140,18 @@ local function least_bandwidth(cluster, shares)
   return least
 end
 
---- The share of the devices that are on a part, and the seconds of their optimizer kernels, averaged over all devices.
---- The kernels are memory-bound; the seconds of a stage are those of its slowest part.
+--- The share of the devices that are on a part, the seconds of their optimizer kernels, and those of Muon's products,
+--- averaged over all devices. The kernels are memory-bound; the seconds of a stage are those of its slowest part.
 ---@param shares table? of ett.step.parts.shares
 local function of_part(e, cluster, shares, k)
-  local share, update = 0.0, 0.0
+  local share, update, newton = 0.0, 0.0, 0.0
   for s, stage in ipairs(e.stages) do
     local own, ratio = shares and shares[s][k] or 1, 1
     if shares then ratio = least_bandwidth(cluster, shares[s]) / cluster.parts[k].device.memory_bandwidth end
     share, update = share + own / #e.stages, update + own * ratio * stage.optimizer_kernel_seconds / #e.stages
+    newton = newton + own * stage.newton_seconds / #e.stages
   end
-  return share, update
+  return share, update, newton
 end
 
 --- The constants that the power of a device and its facility depends on; nil if the device's power is unknown.
@@ -184,11 +187,11 @@ function energy.add(e, cluster, runs, shares)
   local step, source, last_pue = e.varied_mean_seconds or e.step_seconds, nil, nil
   local watts, overhead, facility, grams, waiting, less, more = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
   for k, part in ipairs(cluster.parts or { cluster }) do
-    local share, update = of_part(e, cluster, shares, k)
+    local share, update, newton = of_part(e, cluster, shares, k)
     if share > 0 then
       local power, node_watts, pue, own_grams = energy.setting(e.plan, part)
       if not power then return end
-      local own = share * power.idle_watts + joules_above_idle(power, part.device, e, runs(k), update) / step
+      local own = share * power.idle_watts + joules_above_idle(power, part.device, e, runs(k), update, newton) / step
       watts, overhead = watts + own, overhead + share * node_watts
       local all = (own + share * node_watts) * pue
       facility, grams = facility + all, grams + all * own_grams

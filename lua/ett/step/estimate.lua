@@ -186,12 +186,6 @@ local function gathered_beside(p, stage, gathers, share, waits)
   return math.max(0.0, sum - waits)
 end
 
--- Seconds in which an update waits for the host; less than 1e-12 of the update is rounding of the sums.
-local function host_of(s)
-  local seconds = s.optimizer_seconds - s.optimizer_kernel_seconds - s.newton_seconds - s.newton_message_seconds
-  return seconds > 1e-12 * s.optimizer_seconds and seconds or 0.0
-end
-
 --- Seconds of the messages of the plan and of the updates by name, averaged over pipeline stages.
 ---@param gathers table? of ett.step.slices
 local function message_seconds(result, p, lowered, gathers)
@@ -209,7 +203,7 @@ local function message_seconds(result, p, lowered, gathers)
     for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
       gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
       tied = s.tied_embedding_seconds, optimizer = s.optimizer_kernel_seconds,
-      newton = s.newton_seconds, momenta = s.newton_message_seconds, on_host = host_of(s), gather = gather,
+      newton = s.newton_seconds, momenta = s.newton_message_seconds, on_host = slices.host_seconds(s), gather = gather,
       gather_hidden = gather_hidden } do
       sums[name] = (sums[name] or 0.0) + seconds / p.pp
     end

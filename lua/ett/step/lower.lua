@@ -379,7 +379,7 @@ end
 local function add_newton(state, item, operation)
   local p, op = state.plan, item.operator
   if p.optimizer ~= "muon" or item.frozen then return end
-  local parts, group = op.parts and op.parts(state.configuration), op.experts and (p.etp or p.tp) or p.tp
+  local parts, group = op.parts and op.parts(item.configuration), op.experts and (p.etp or p.tp) or p.tp
   local gathers = p.muon_tensor == "duplicated" and group > 1 and (op.region == "enter" or op.region == "leave")
   local gemm, residual = operators.get "linear_column", operators.get "residual_add"
   local function timed(of, shape)

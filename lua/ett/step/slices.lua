@@ -12,6 +12,12 @@ local slices = {}
 --- The places of layers that recomputation may repeat.
 slices.is_repeated_place = { middle = true, prediction = true }
 
+--- Seconds in which the update of a stage waits for the host; less than 1e-12 of the update is rounding of the sums.
+function slices.host_seconds(s)
+  local seconds = s.optimizer_seconds - s.optimizer_kernel_seconds - s.newton_seconds - s.newton_message_seconds
+  return seconds > 1e-12 * s.optimizer_seconds and seconds or 0.0
+end
+
 --- The layers of every slice, first to last: lists of kinds.
 ---@param kinds table of a lowered program
 function slices.layers(p, kinds)

@@ -416,12 +416,16 @@ local function add_collectives(state, stage, transfers, kind, messages, lane)
   return all > 0
 end
 
---- The update: kernels of the device, then its wait for the host that updates the other weights at the same time.
-local function add_optimizer(stage, s, finish)
-  local start = finish - s.optimizer_seconds
+--- The update: Muon's messages and iterations, kernels of the device, then its wait for the host that updates the other
+--- weights at the same time.
+local function add_optimizer(stage, s, finish, zero)
+  local start, on_host = finish - s.optimizer_seconds, slices.host_seconds(s)
+  put(stage, zero == 3 and "all_to_all" or "all_gather", "gradients", start, s.newton_message_seconds,
+    { group = "dp momenta", exposed = true })
+  put(stage, "newton_schulz", "update", start + s.newton_message_seconds, s.newton_seconds, { exposed = true })
+  start = finish - on_host - s.optimizer_kernel_seconds
   put(stage, "optimizer", "update", start, s.optimizer_kernel_seconds, { exposed = true })
-  put(stage, "optimizer (host)", "update", start + s.optimizer_kernel_seconds,
-    s.optimizer_seconds - s.optimizer_kernel_seconds, { exposed = true, host = true })
+  put(stage, "optimizer (host)", "update", finish - on_host, on_host, { exposed = true, host = true })
 end
 
 --- Gradients, the update and weights: from the event engine if it has them. Otherwise the overlapped part is placed at
@@ -440,7 +444,7 @@ local function add_update(state, stage, transfers)
     { group = "tied embedding", degree = #state.tied, stages = state.tied, exposed = true })
   local first = add_collectives(state, stage, transfers, "gather", weights, "weights")
   local last = first and 0.0 or s.gather_exposed_seconds
-  add_optimizer(stage, s, s.end_seconds - last)
+  add_optimizer(stage, s, s.end_seconds - last, state.e.plan.zero)
   if not first then
     put_messages(stage, weights, "weights", 0.0, s.gather_seconds - last, s.gather_seconds)
     put_messages(stage, weights, "weights", s.end_seconds - last, last, s.gather_seconds, exposed)
