@@ -102,7 +102,9 @@ describe("times", function()
       assert.equal(4 * copies * 2 * t * h, bytes ":fp32_adapters" - bytes "", name)
     end
     -- Two launches in a forward pass, and twice as many in a backward pass.
-    local function waits(more) return run(more .. ":launch_seconds=1e-3", { seq = 64, recompute = "none" }).step_seconds end
+    local function waits(more)
+      return run(more .. ":launch_seconds=1e-3", { seq = 64, recompute = "none" }).step_seconds
+    end
     assert.near(4 * (2 + 4) * 1e-3, waits ":fp32_adapters" - waits "", 1e-9)
     for _, fields in ipairs { { frozen_weights = "nf4" }, { dtype = "fp32" } } do
       local idle = run(":fp32_adapters", fields)
@@ -134,17 +136,24 @@ describe("times", function()
   end)
 
   it("of heads that the attention kernel does not have come with a warning", function()
-    local function warned(head_dim, stack, own)
-      local e = require("ett.step.estimate").new { cluster = own or "dgx_a100", model = require("ett.model").new(
-        "llama", { layers = 2, hidden = 2048, heads = 4, head_dim = head_dim, ffn = 4096, vocab = 1000 }),
+    local models = require "ett.model"
+    local function warned(model, stack, own)
+      if type(model) == "number" then
+        model = models.new("llama", { layers = 2, hidden = 2048, heads = 4, head_dim = model, ffn = 4096,
+          vocab = 1000 })
+      end
+      local e = require("ett.step.estimate").new { cluster = own or "dgx_a100", model = model,
         plan = { seq = 512, micro_batches = 1, stack = stack } }
-      return table.concat(e.warnings, "\n"):match "trains heads of at most (%d+) values here, the model's have %d+"
+      return table.concat(e.warnings, "\n"):match "cannot train heads of (%d+ values here %(at most %d+)%)"
     end
     for _, case in ipairs { { 256, 512, "transformers" }, { 128, 256, "megatron" }, { 256, 512, "megatron",
-      "dgx_h100" }, { 128, 256, "transformers:attention=flash1" } } do
+      "dgx_h100" }, { 128, 256, "transformers:attention=flash1" }, { 128, 192, "megatron", "dgx_b200" } } do
       assert.is_nil(warned(case[1], case[3], case[4]), case[3])
-      assert.equal(tostring(case[1]), warned(case[2], case[3], case[4]), case[3])
+      assert.equal(("%d values here (at most %d"):format(case[2], case[1]), warned(case[2], case[3], case[4]), case[3])
     end
+    assert.is_nil(warned(models.new("deepseek-v2-lite", { layers = 2 }), "megatron", "dgx_b200"))
+    -- One layer of six has wider heads.
+    assert.equal("512 values here (at most 256", warned(models.new("gemma4-31b", { layers = 6 }), "transformers"))
     assert.is_nil(warned(512, "transformers:attention=efficient"))
   end)
 

@@ -163,13 +163,18 @@ end
 
 -- Largest head dimension of attention kernels in training. FlashAttention 1: Dao-AILab/flash-attention#67; 2 and 3:
 -- #277 and its README.md. cuDNN: backward passes of its support matrix (docs.nvidia.com, cuDNN frontend, Attention).
+-- On Blackwell, cuDNN has a backward pass for heads of 256 values from 9.23 on, only on data-centre devices
+-- (NVIDIA/TransformerEngine#3056), and for 192 and 128 values of latent attention from 9.11 on (#1797).
 local most_dim = { flash1 = 128, flash1_triton = 128, flash2 = 256, flash3 = 256, cudnn = 256, sdpa = 256 }
+local cudnn_dim = { ada = 128, ampere = 128, blackwell = 128 }
 
 --- The largest head dimension that the attention kernel of a stack can train on NVIDIA's devices; nil: unknown.
 ---@param generation string? of the devices
-function stack_module.most_head_dim(stack, generation)
-  local is_cudnn = stack.attention == "cudnn" and (generation == "ampere" or generation == "ada")
-  return is_cudnn and 128 or most_dim[stack.attention]
+---@param s table shape of the attention: head_dim, value_dim?
+function stack_module.most_head_dim(stack, generation, s)
+  local most = stack.attention == "cudnn" and cudnn_dim[generation]
+  if most and generation == "blackwell" and s.head_dim == 192 and s.value_dim == 128 then return 192 end
+  return most or most_dim[stack.attention]
 end
 
 --- Generations of devices with steps that were compared with ett.

@@ -30,7 +30,6 @@ local ranks = require "ett.plan.ranks"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
-local operator_shapes = require "ett.operator.shapes"
 local slices = require "ett.step.slices"
 local spread = require "ett.step.spread"
 local stacks = require "ett.operator.stack"
@@ -394,18 +393,20 @@ local function reused_elsewhere(plan, model)
   end
 end
 
--- A warning if the attention kernel of the software has no backward pass for heads as large as the model's.
-local function large_heads(e, c, device, stack)
-  local most = not device.vendor and device.generation ~= "tpu"
-    and stacks.most_head_dim(stack, device.generation)
-  local dim = most and math.max(operator_shapes.head_dim(c), c.v_head_dim or 0) or 0
-  for _, line in ipairs(dim > (most or 0) and e.operators or {}) do
-    if line.name == "flash_attention" then
-      return ("attention of stack %s: '%s' trains heads of at most %d values here, the model's have %d; the software "
-        .. "then runs another kernel, and the time assumes that it is as fast; name it (attention=efficient)"):format(
-        stack.name, stack.attention, most, dim)
+-- A warning if the attention kernel of the software has no backward pass for heads as large as a layer's.
+local function large_heads(lowered, device, stack)
+  local dim, most = 0, nil
+  for _, own in ipairs(not device.vendor and device.generation ~= "tpu" and lowered.parts or {}) do
+    for _, o in ipairs(own.operations) do
+      local s = o.family == "attention" and o.backward and o.shape.head_dim and o.shape
+      local limit = s and stacks.most_head_dim(stack, device.generation, s)
+      local own_dim = limit and math.max(s.head_dim, s.value_dim or 0) or 0
+      if own_dim > math.max(limit or 0, dim) then dim, most = own_dim, limit end
     end
   end
+  return most and ("attention of stack %s: '%s' cannot train heads of %d values here (at most %d). The software then "
+    .. "runs another kernel. ett assumes that it is as fast. With PyTorch's attention, give attention=efficient in the "
+    .. "stack"):format(stack.name, stack.attention, dim, most)
 end
 
 -- A warning if the software runs on GPUs only, and the devices are TPUs.
@@ -450,7 +451,7 @@ local function warnings_of(e, cluster, lowered, model, host, profile, recipe)
   table.insert(contradictions[e], plan_fields.foreign_stage(e.plan, stack))
   table.insert(contradictions[e], without_tpus(cluster.device, stack))
   table.insert(contradictions[e], divided_chunks(e.plan, stack))
-  list[#list + 1] = large_heads(e, lowered.configuration, cluster.device, stack)
+  list[#list + 1] = large_heads(lowered, cluster.device, stack)
   list[#list + 1] = host
   list[#list + 1] = slices.warning(e.plan, lowered)
   list[#list + 1] = slices.repeated_warning(e.plan, lowered)
