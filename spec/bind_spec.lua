@@ -117,7 +117,7 @@ it("no script changes what C objects and functions rely on", function()
     return a < b
   end)
   assert.equal("debug.setlocal: (C temporary) has no name; only variables with a name can be changed", raised)
-  local i, name = 0, nil
+  local i, name = 0
   repeat i, name = i + 1, debug.getlocal(1, i + 1) until name == "own"
   assert.equal("own", debug.setlocal(1, i, 2))
   assert.equal(2, own)

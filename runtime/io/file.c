@@ -113,8 +113,8 @@ static int write_in_place(const char *path, const char *data, size_t length,
 
 typedef enum file_kind { NEW_FILE, OLD_FILE, PRIVATE_FILE } file_kind;
 
-/* A file without a name in the folder of `target`: a killed process leaves nothing of it.
- * -1: the file system has no such files. */
+/* A file without a name in the folder of `target`: a process that is killed while it
+ * writes leaves nothing of it. -1: the file system has no such files. */
 static int open_nameless(const char *target, mode_t mode) {
   char folder[PATH_MAX];
   const char *end = strrchr(target, '/');
@@ -142,23 +142,30 @@ static int make_name(char *temporary, size_t size, const char *target, int fd,
 }
 
 /* Writes a new file beside `target` and renames it; returns 0 or an errno. The umask
- * narrows the mode of new files only; some file systems of old ones have no modes. */
-static int replace_by(bool nameless, const char *target, mode_t mode, file_kind kind,
+ * narrows the mode of new files only; some file systems of old ones have no modes. Sets
+ * `*nameless` to false where it cannot open or name a file without a name. */
+static int replace_by(bool *nameless, const char *target, mode_t mode, file_kind kind,
                       const char *data, size_t length) {
   char temporary[PATH_MAX + 64] = "";
-  int fd = nameless ? open_nameless(target, mode)
-                    : make_name(temporary, sizeof temporary, target, -1, mode);
-  if (fd < 0)
+  bool unnamed = *nameless;
+  int fd = unnamed ? open_nameless(target, mode)
+                   : make_name(temporary, sizeof temporary, target, -1, mode);
+  if (fd < 0) {
+    *nameless = false;
     return errno;
+  }
   const int changed = kind == NEW_FILE ? 0 : fchmod(fd, mode);
   int code =
       kind == PRIVATE_FILE && changed != 0 ? errno : ett_file_write_all(fd, data, length);
   if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
     code = errno;
-  const bool unnamed =
-      nameless && (code || make_name(temporary, sizeof temporary, target, fd, mode) < 0);
-  if (unnamed && code == 0)
-    code = errno;
+  if (unnamed && code == 0) {
+    unnamed = make_name(temporary, sizeof temporary, target, fd, mode) < 0;
+    if (unnamed) {
+      code = errno;
+      *nameless = false;
+    }
+  }
   if (close(fd) != 0 && code == 0)
     code = errno;
   if (code == 0 && rename(temporary, target) != 0)
@@ -170,9 +177,10 @@ static int replace_by(bool nameless, const char *target, mode_t mode, file_kind 
 
 static int replace(const char *path, const char *target, mode_t mode, file_kind kind,
                    const char *data, size_t length, ett_err *err) {
-  if (replace_by(true, target, mode, kind, data, length) == 0)
-    return 0;
-  const int code = replace_by(false, target, mode, kind, data, length);
+  bool nameless = true;
+  int code = replace_by(&nameless, target, mode, kind, data, length);
+  if (code && !nameless)
+    code = replace_by(&nameless, target, mode, kind, data, length);
   return code ? ett_file_fail(err, "write", path, code) : 0;
 }
 

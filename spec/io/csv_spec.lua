@@ -1,3 +1,4 @@
+local command = require "command"
 local csv = require "ett.csv"
 local files = require "ett.io"
 
@@ -143,5 +144,19 @@ describe("ett.io", function()
     text, err = files.make_folder "/dev/null/x"
     assert.is_nil(text)
     assert.matches("^cannot make folder '/dev/null/x': ", err.message)
+  end)
+
+  it("writes a file once when it cannot be written whole", function()
+    local folder = command.folder()
+    command.write(folder, "s.lua", [[local function written()
+        return tonumber(require("ett.io").read("/proc/self/io"):match "wchar: (%d+)")
+      end
+      local before = written()
+      local ok, err = require("ett.io").write("x", ("x"):rep(1 << 20))
+      print(written() - before, ok, err.message)]])
+    assert.equal("65536\tnil\tcannot write 'x': file too large\n", -- 128 blocks of 512 bytes
+      command.ended(0, command.shell(("cd %s && trap '' XFSZ && ulimit -f 128 && %s/bin/ett run s.lua"):format(folder,
+        require("ett.host").prefix))))
+    command.remove(folder)
   end)
 end)

@@ -179,8 +179,9 @@ local function is_leftover(held, run)
     and not run.continue_changed
 end
 
--- Removes the unfinished files that killed processes left beside a table and its visits, on file systems where files
--- must have a name (runtime/io/file.c, replace). Only under the table's lock, which no other writer holds.
+-- Removes the files that killed processes left beside a table and its visits (runtime/io/file.c, replace): a whole file
+-- between its naming and its renaming, and an unfinished one where files must have a name. Only under the table's lock,
+-- which no other writer holds.
 local function remove_unfinished(path)
   local parent, name = path:match "^(.-)([^/]*)%.csv$"
   if not name then return end
