@@ -118,13 +118,15 @@ describe("times", function()
     local t, h = 4096, 2048
     local model = require("ett.model").new("llama", { layers = 4, hidden = h, heads = 16, kv_heads = 4, ffn = 8192,
       vocab = 32000 })
-    local function seconds(joined, rank)
+    local function seconds(joined, rank, name, grouped)
       local e = require("ett.step.estimate").new { model = model, cluster = "dgx_a100", plan = { seq = t,
         micro_batches = 2, lora_rank = rank, lora_targets = rank and { "linear_down" },
-        stack = "transformers:separate_projections=" .. tostring(not joined) } }
+        stack = "transformers:separate_projections=" .. tostring(not joined)
+          .. (grouped and ":grouped=" .. grouped or "") } }
       local sum = 0.0
       for _, line in ipairs(e.operators) do
-        if line.name == "linear_qkv" or line.name == "linear_up" then sum = sum + line.seconds end
+        local counts = line.name == (name or "linear_qkv") or not name and line.name == "linear_up"
+        if counts then sum = sum + line.seconds end
       end
       return sum
     end
@@ -132,6 +134,13 @@ describe("times", function()
     local sums = 2 * 4 * (2 + 1) * 6 * t * h / (2.039e12 * require("ett.profile.in_step").stream_share)
     for _, rank in ipairs { false, 8 } do
       assert.near(sums, seconds(false, rank or nil) - seconds(true, rank or nil), 0.01 * sums)
+    end
+    -- Gates of experts have modules of their own in a loop only.
+    model = require("ett.model").new("mixtral", { layers = 4, hidden = h, heads = 16, ffn = 8192, vocab = 32000,
+      experts = 4, top_k = 2 })
+    for grouped, each in pairs { loop = 2 * 4 * 2 * 6 * t * h, kernel = 0 } do
+      local alone = seconds(false, nil, "expert_linear1", grouped) - seconds(true, nil, "expert_linear1", grouped)
+      assert.near(each / (2.039e12 * require("ett.profile.in_step").stream_share), alone, 0.01 * sums, grouped)
     end
   end)
 
@@ -186,6 +195,8 @@ describe("times", function()
     end
     assert.equal("linear_kv_down 1, linear_q_up 1, linear_kv_up 1, expert_linear1 2, linear_up 2",
       casts "deepseek-v2-lite")
+    assert.matches("expert_linear1 1, linear_up 2", casts("deepseek-v2-lite", {
+      stack = "transformers:autocast:grouped=kernel" }))
     -- A scale and a shift after a norm, or an activation, pass fp32 values on; one of a product's output has 16 bits.
     assert.equal("linear_up 1", casts(function(h)
       return blocks.decoder(h, { name = "sparse", count = 1,

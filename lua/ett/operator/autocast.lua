@@ -5,7 +5,8 @@
 -- for the backward pass, which casts the gradients of inputs and weights to fp32. Norms run in fp32. The sum of a
 -- 16-bit output and the residual stream has the wider type. Elementwise operators keep the type of what they read.
 -- Not counted: scores of unfused attention, whose masks, softmax and dropout are in fp32 (spec/bench/README.md, BERT).
-local weights_of = require("ett.operator.quantised").weights_of
+local quantised = require "ett.operator.quantised"
+local weights_of = quantised.weights_of
 
 local autocast = { name = "autocast" }
 
@@ -56,8 +57,7 @@ function autocast.mark(items, c, stack)
     elseif op and op.family == "gemm" then
       local earlier = item.same_input or op.name == "linear_kv_up"
       read = not earlier and wide or earlier and (normed == nil and read or normed) or false
-      local modules = stack.separate_projections and op.parts and #op.parts(c) or 1
-      item.casts, wide = read and math.max(1, modules) or nil, false
+      item.casts, wide = read and quantised.modules(op, c, stack) or nil, false
     elseif op then
       item.wide = wide and op.family == "elementwise" and not op.residual or nil
       wide = op.residual or writes_fp32[op.family] or keeps_type[op.family] and wide or false

@@ -5,6 +5,7 @@
 -- int8: 8 bits, and an fp32 scale for each output (Dettmers et al. 2022, arXiv 2208.07339). Tables of codes and offsets
 -- are not counted.
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 
 local quantised = {}
 
@@ -63,6 +64,13 @@ end
 quantised.fp32_norms = { name = "fp32_norms" }
 local fp32_norms = quantised.fp32_norms
 
+--- Number of modules that a product's operator stands for in the software.
+function quantised.modules(op, c, stack)
+  local apart = stack.separate_projections
+  if op.experts then apart = stacks.separates_gates(stack) end
+  return apart and op.parts and math.max(1, #op.parts(c)) or 1
+end
+
 -- A cast reads or writes an fp32 value and a 16-bit one.
 local cast_bytes = 4 + 2
 
@@ -83,7 +91,7 @@ function fp32_norms.mark(items, c, stack)
     elseif op and op.family == "gemm" then
       if item.same_input or op.name == "linear_kv_up" then read = normed else read = wide end
       item.wide, product = read or nil, item
-      item.casts = read and math.max(1, stack.separate_projections and op.parts and #op.parts(c) or 1) or nil
+      item.casts = read and quantised.modules(op, c, stack) or nil
       wide = read and not op.unquantised
     elseif op then
       if op.family == "norm" then wide, normed = true, true end

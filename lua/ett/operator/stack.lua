@@ -111,6 +111,11 @@ function stack_module.capture(stack)
   stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
+--- Whether gates and up projections of experts are products of their own. Experts in a loop are modules like others.
+function stack_module.separates_gates(stack)
+  return stack.separate_gates or stack.grouped == "loop" and stack.separate_projections
+end
+
 -- Megatron-LM's modules of --cuda-graph-scope whose graphs ett models, and their shares of a layer's launches. Six of
 -- twelve operators are attention with its norm and residual. Five are a dense MLP with its own; in layers with experts
 -- two are the norm and the router. The preparation of permutations has none of its own.

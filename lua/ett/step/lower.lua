@@ -863,8 +863,9 @@ local function items_of(model, p, times)
   c.loops_experts = software.grouped == "loop" or nil
   c.gathers_biases = software.gathers_biases and not c.mask_capacity or nil
   c.combine = software.combine
-  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_gates",
-    "separate_projections", "pads_copies" } do
+  c.separate_gates = stacks.separates_gates(software) or nil
+  for _, name in ipairs { "one_hot_embedding", "joins_heads", "repeats_tokens", "separate_projections",
+    "pads_copies" } do
     c[name] = software[name] or nil
   end
   local of_ops = {} -- items of layers that share a list of entries
