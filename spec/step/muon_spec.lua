@@ -133,12 +133,13 @@ describe("Muon", function()
     assert.near(e.step_seconds, of.muon, 1e-12)
     assert.near(run({ dp = 8, zero = 1, optimizer = "adam" }).step_seconds, of.adam, 1e-12)
     assert.equal(in_matrices / 4, select(3, run { frozen_layers = 3 }).matrix_parameters)
-    -- The time to gather a matrix depends on the placement of tensor ranks, which the shape of a product does not state.
+    -- The time to gather a matrix depends on the placement of tensor ranks, which no shape states.
     local plan = { seq = 1024, micro_batches = 1, dp = 4, tp = 4, optimizer = "muon", muon_tensor = "duplicated" }
     local orders = { "tp-cp-ep-dp-pp", "dp-tp-cp-ep-pp" }
     for _, over in ipairs { orders, { orders[2], orders[1] } } do
-      for _, row in ipairs(require("ett.search.sweep").new({ cluster = "dgx_h100", plan = plan,
-        model = model_module.new("llama", hyper), over = { rank_order = over } }).rows) do
+      local swept_orders = require("ett.search.sweep").new { cluster = "dgx_h100", plan = plan,
+        model = model_module.new("llama", hyper), over = { rank_order = over } }
+      for _, row in ipairs(swept_orders.rows) do
         assert.near(run(merged(plan, { rank_order = row.rank_order })).step_seconds, row.step_seconds, 1e-12)
       end
     end

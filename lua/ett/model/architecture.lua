@@ -401,7 +401,7 @@ end
 
 --- The operations of one device for one layer, without entries whose `when` is false: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, tensor (name of the output), same_input, role, copies
----     (of tokens, for experts), model_flops (if they differ from those of the operator), configuration (of the entry) }
+---     (of tokens, for experts), model_flops (if other than the operator's), configuration (of the entry) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, module, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

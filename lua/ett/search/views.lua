@@ -139,7 +139,8 @@ local function predicted(e)
       v.other_seconds = v.other_seconds + line.seconds
     end
   end
-  local groups = { tp = "tensor_seconds", pp = "pipeline_seconds", dp = "data_seconds", ["dp momenta"] = "data_seconds" }
+  local groups = { tp = "tensor_seconds", pp = "pipeline_seconds", dp = "data_seconds" }
+  groups["dp momenta"] = "data_seconds"
   for _, line in ipairs(e.collectives) do
     local field = groups[line.group] or "other_traffic_seconds"
     v[field] = v[field] + line.seconds

@@ -12,7 +12,8 @@ local spread = {}
 --- operators that memory limits). Of the operators' time: borrowed (not from the cluster's own samples), assumed (part
 --- of it), and by_rates (from neither samples nor tables)
 function spread.shares(lowered, operators, collectives, step)
-  local kinds, apart, shares = {}, { host = true, newton_schulz = true }, { attention = 0.0, collectives = 0.0, experts = 0.0, memory = 0.0 }
+  local kinds, apart = {}, { host = true, newton_schulz = true }
+  local shares = { attention = 0.0, collectives = 0.0, experts = 0.0, memory = 0.0 }
   local all, borrowed, assumed, by_rates = 0.0, 0.0, 0.0, 0.0
   for _, o in ipairs(lowered.operations) do
     kinds[o.name] = o.family == "attention" and "attention"
