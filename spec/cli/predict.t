@@ -290,13 +290,13 @@ ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; 
 
 $ ett predict --model llama3-8b --cluster dgx_h100 seq=8192 tp=8 micro_batches=4 --tokens 1e6 | grep -A1 '^run'
 run         1 M tokens in 0.0015... days [0.0012..., 0.0029...] at 90 % (31 steps)
-            USD ..., 0.0003... MWh, 0.0001... t CO2
+            USD ..., 0.0003... MWh [0.0002..., 0.0006...], 0.0001... t CO2
 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -A1 '^run'; done
 run         1 B tokens in 0.23 days [0.18, 0.42] at 90 % (30518 steps)
-            USD 299.07 [242.05, 556.99], 0.05712 MWh, 0.0274 t CO2
+            USD 299.07 [242.05, 556.99], 0.05712 MWh [0.043, 0.0903], 0.0274 t CO2
 run         1 B tokens in ... days without failures [0.12, 0.28] at 90 % (30518 steps)
-            USD ..., ... MWh, ... t CO2
+            USD ..., ... MWh [..., ...], ... t CO2
 
 # A cheap step shows its price.
 $ ett predict --model gpt2 --cluster dgx_h100 seq=128 micro_batches=1 | grep ^cost
